@@ -20,29 +20,19 @@ pub(crate) struct ResourceState {
     pub(crate) effects: usize,
 }
 
-/// What the shelf says.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub(crate) enum WriteResult {
-    Done,
-    /// A larger token was shown already.
-    Stale {
-        newest: u64,
-    },
-}
-
 impl FencedResource {
-    /// Check and write are one step: the fence's whole point.
-    pub(crate) fn put_fenced(&self, token: u64, result: &str) -> WriteResult {
+    /// Check and write are one step: the fence's whole point. An error is the larger token that was shown already.
+    pub(crate) fn put_fenced(&self, token: u64, result: &str) -> Result<(), u64> {
         let mut standing = self.lock();
         if token < standing.newest {
-            return WriteResult::Stale { newest: standing.newest };
+            return Err(standing.newest);
         }
         standing.newest = token;
         if standing.result.as_ref().is_none_or(|(by, _)| *by != token) {
             standing.result = Some((token, result.to_owned()));
             standing.effects += 1;
         }
-        WriteResult::Done
+        Ok(())
     }
 
     /// Raises the fence without writing anything.
@@ -51,11 +41,10 @@ impl FencedResource {
         standing.newest = standing.newest.max(token);
     }
 
-    pub(crate) fn put_unfenced(&self, token: u64, result: &str) -> WriteResult {
+    pub(crate) fn put_unfenced(&self, token: u64, result: &str) {
         let mut standing = self.lock();
         standing.result = Some((token, result.to_owned()));
         standing.effects += 1;
-        WriteResult::Done
     }
 
     pub(crate) fn look(&self) -> ResourceState {
@@ -64,5 +53,27 @@ impl FencedResource {
 
     fn lock(&self) -> std::sync::MutexGuard<'_, ResourceState> {
         self.standing.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+/// What effects reach: a till that is paid. A payment under a key that it knows has paid already.
+#[derive(Default)]
+pub(crate) struct PaymentSink {
+    payments: Mutex<Vec<Option<String>>>,
+}
+
+impl PaymentSink {
+    /// True: paid now. False: it was paid before under the same key.
+    pub(crate) fn pay(&self, key: Option<String>) -> bool {
+        let mut payments = self.payments.lock().unwrap_or_else(PoisonError::into_inner);
+        if key.is_some() && payments.contains(&key) {
+            return false;
+        }
+        payments.push(key);
+        true
+    }
+
+    pub(crate) fn times_paid(&self) -> usize {
+        self.payments.lock().unwrap_or_else(PoisonError::into_inner).len()
     }
 }

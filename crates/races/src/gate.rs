@@ -3,11 +3,12 @@
 //! are reordered.
 
 use std::sync::mpsc::{self, Receiver, Sender};
-use std::sync::{Mutex, PoisonError};
+use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
 use futures_channel::oneshot;
 
+use crate::environment::Interrupt;
 use crate::trace::Trace;
 
 /// How long a message that must come to the gate may take, in real time. Only a broken store ever waits this long.
@@ -25,7 +26,7 @@ pub(crate) enum MessageFate {
     Doubled,
 }
 
-/// A message that waits at the gate.
+/// A message that waits at the gate. One that is dropped never arrives.
 pub(crate) struct HeldMessage {
     arrived: Receiver<()>,
     go: oneshot::Sender<()>,
@@ -49,13 +50,18 @@ struct GateRule {
     fate: MessageFate,
 }
 
-/// The gate. Whatever no rule speaks of passes.
-#[derive(Default)]
+/// The gate. Whatever no rule speaks of passes, until the race is interrupted.
 pub(crate) struct MessageGate {
     rules: Mutex<Vec<GateRule>>,
+    pub(crate) trace: Arc<Trace>,
+    interrupt: Interrupt,
 }
 
 impl MessageGate {
+    pub(crate) fn new(trace: Arc<Trace>, interrupt: Interrupt) -> Self {
+        MessageGate { rules: Mutex::default(), trace, interrupt }
+    }
+
     /// Decides the fate of an actor's next message of this name.
     pub(crate) fn decide(&self, who: &str, message: &'static str, fate: MessageFate) {
         let rule = GateRule { who: who.to_owned(), message, fate };
@@ -69,48 +75,38 @@ impl MessageGate {
         HeldMessage { arrived, go }
     }
 
-    /// Carries a message to what answers it. `None`: no answer comes back.
+    /// Carries a message, which the picture may call by another name, to what answers it. `None`: no answer comes back.
     pub(crate) async fn carry<T, F: Future<Output = T>>(
         &self,
-        trace: &Trace,
-        who: &str,
-        message: &'static str,
-        deliver: impl Fn() -> F,
-    ) -> Option<T> {
-        self.carry_as(trace, who, message, message, deliver).await
-    }
-
-    /// The same of a message that the picture calls by another name.
-    pub(crate) async fn carry_as<T, F: Future<Output = T>>(
-        &self,
-        trace: &Trace,
         who: &str,
         message: &'static str,
         shown: &'static str,
         deliver: impl Fn() -> F,
     ) -> Option<T> {
+        let note = |what: &str| self.trace.note(who, format!("{shown}{what}"));
         match self.fate_of(who, message) {
+            _ if self.interrupt.is_set() => None,
             None => Some(deliver().await),
             Some(MessageFate::Held(arrived, opened)) => {
-                trace.note(who, format!("{shown} … on its way"));
+                note(" … on its way");
                 let _ = arrived.send(());
-                // A script that ended early drops the other end: the message goes on, unwatched.
-                let _ = opened.await;
-                trace.note(who, format!("{shown} arrives"));
+                // A script that ended early has dropped the other end.
+                opened.await.ok()?;
+                note(" arrives");
                 Some(deliver().await)
             }
             Some(MessageFate::AnswerLost) => {
                 drop(deliver().await);
-                trace.note(who, format!("{shown}: its answer is lost"));
+                note(": its answer is lost");
                 None
             }
             Some(MessageFate::Lost) => {
-                trace.note(who, format!("{shown} is lost"));
+                note(" is lost");
                 None
             }
             Some(MessageFate::Doubled) => {
                 drop(deliver().await);
-                trace.note(who, format!("{shown} arrives once more"));
+                note(" arrives once more");
                 Some(deliver().await)
             }
         }

@@ -8,14 +8,12 @@
 //! Deliberately absent: sleeping. What is late is held at the gate, and what runs out is run out by the store's clock.
 
 mod actor;
-mod diagram;
 mod environment;
 mod fenced_resource;
 mod gate;
 mod job;
 mod live_store;
 mod naive;
-mod names;
 mod ours;
 mod protocol;
 mod record;
@@ -24,7 +22,7 @@ mod scenario;
 mod script;
 mod trace;
 
-pub use environment::{Environment, EnvironmentError, Side};
+pub use environment::{Environment, EnvironmentError, Interrupt, Side};
 pub use report::{RaceReport, RaceVerdict, play, play_all};
 pub use scenario::{RACES, Race, find};
 pub use trace::{TraceEntry, TraceEvent};

@@ -11,28 +11,32 @@ use fencehold_core::Key;
 use fencehold_stores::open;
 use fencehold_test_store::{TestCapability, TestStore, block_on};
 
+use crate::environment::Interrupt;
+
 /// Long enough that nothing runs out between two steps of a script, and short enough to wait for.
 const TTL_MS: u64 = 5_000;
-/// How often a lease that runs out is looked for, and for how long: four times what it may last. A store that lets it
-/// live longer breaks the promise in the next step of the script.
-const LOOK_EVERY: Duration = Duration::from_millis(25);
-const LOOKS_MAX: u64 = 4 * TTL_MS / 25;
 
 pub(crate) struct LiveTestStore {
     handles: [Arc<dyn LeaseStore>; 2],
+    ttl_ms: u64,
+    interrupt: Interrupt,
 }
 
 impl LiveTestStore {
     /// Two handles, as two processes have.
-    pub(crate) fn open(url: &StoreUrl) -> Result<Self, StoreError> {
+    pub(crate) fn open(url: &StoreUrl, interrupt: Interrupt) -> Result<Self, StoreError> {
         let handle = || open(url, Arc::new(SystemClock));
-        Ok(LiveTestStore { handles: [handle()?, handle()?] })
+        let handles = [handle()?, handle()?];
+        let ttl_ms = TTL_MS.max(handles[0].capabilities().min_ttl_ms);
+        Ok(LiveTestStore { handles, ttl_ms, interrupt })
     }
 
-    /// Whether the key is free as far as this handle can tell.
-    fn is_free(handle: &Arc<dyn LeaseStore>, call: &CallContext, key: &Key) -> bool {
+    /// For how long the key is held as far as this handle can tell; 0: it is free.
+    fn remaining_ms(handle: &Arc<dyn LeaseStore>, call: &CallContext, key: &Key) -> u64 {
         let view = block_on(handle.get(call, key.clone()));
-        view.is_ok_and(|view| view.is_none_or(|view| view.holder.is_none()))
+        view.map_or(1, |view| {
+            view.and_then(|view| view.holder).map_or(0, |holder| holder.remaining_ms.max(1))
+        })
     }
 }
 
@@ -50,25 +54,26 @@ impl TestStore for LiveTestStore {
     }
 
     fn ttl_ms(&self) -> u64 {
-        TTL_MS
+        self.ttl_ms
     }
 
     fn pass(&self, ms: u64) {
         unreachable!("a store whose clock cannot be moved was asked to move it by {ms} ms");
     }
 
-    /// Where expiry is judged by observation, every handle has to see it for itself.
-    #[expect(
-        clippy::disallowed_methods,
-        reason = "the store's time passes by itself, so it has to be waited for; the order is made by what is seen"
-    )]
+    /// Where expiry is judged by observation, every handle has to see it for itself. A store that lets the lease live for
+    /// four times as long as it may breaks the promise in the next step of the script.
     fn run_out(&self, call: &CallContext, key: &Key) {
-        for _ in 0..LOOKS_MAX {
-            let free = self.handles.each_ref().map(|handle| Self::is_free(handle, call, key));
-            if free == [true, true] {
+        let mut waited_ms = 0;
+        while waited_ms < 4 * self.ttl_ms {
+            let left_ms = self.handles.each_ref().map(|handle| Self::remaining_ms(handle, call, key));
+            let left_ms = left_ms[0].max(left_ms[1]);
+            // Every look is a request, so there are few while much is left.
+            let wait_ms = (left_ms / 2).max(self.ttl_ms / 100);
+            if left_ms == 0 || self.interrupt.wait(Duration::from_millis(wait_ms)) {
                 return;
             }
-            std::thread::sleep(LOOK_EVERY);
+            waited_ms += wait_ms;
         }
     }
 }

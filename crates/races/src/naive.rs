@@ -5,7 +5,7 @@
 //! It is wrong on purpose, in the well-known ways, and only a race uses it.
 
 use std::collections::HashMap;
-use std::future::{Ready, ready};
+use std::future::ready;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use async_trait::async_trait;
@@ -13,10 +13,9 @@ use fencehold_contract::clock::{Clock, ManualClock};
 use fencehold_core::Key;
 use futures_channel::oneshot;
 
-use crate::fenced_resource::{FencedResource, WriteResult};
+use crate::fenced_resource::FencedResource;
 use crate::gate::MessageGate;
-use crate::protocol::{AcquireTerms, HeldLease, LeaseReply, Protocol};
-use crate::trace::Trace;
+use crate::protocol::{AcquireTerms, HeldLease, LeaseCall, LeaseProtocol, LeaseReply, RaceCall, SeenLease};
 
 #[derive(Clone)]
 struct NaiveRow {
@@ -35,21 +34,15 @@ struct NaiveTable {
 
 /// Actors that use the naive lock.
 pub(crate) struct NaiveLock {
-    pub(crate) clock: ManualClock,
-    pub(crate) gate: Arc<MessageGate>,
-    pub(crate) trace: Arc<Trace>,
-    pub(crate) resource: Arc<FencedResource>,
+    clock: ManualClock,
+    gate: Arc<MessageGate>,
+    resource: Arc<FencedResource>,
     rows: Mutex<NaiveTable>,
 }
 
 impl NaiveLock {
-    pub(crate) fn new(
-        clock: ManualClock,
-        gate: Arc<MessageGate>,
-        trace: Arc<Trace>,
-        resource: Arc<FencedResource>,
-    ) -> Self {
-        NaiveLock { clock, gate, trace, resource, rows: Mutex::default() }
+    pub(crate) fn new(clock: ManualClock, gate: Arc<MessageGate>, resource: Arc<FencedResource>) -> Self {
+        NaiveLock { clock, gate, resource, rows: Mutex::default() }
     }
 
     fn rows(&self) -> MutexGuard<'_, NaiveTable> {
@@ -60,12 +53,8 @@ impl NaiveLock {
         self.clock.now().store_ms
     }
 
-    fn look(&self, key: &Key) -> Option<NaiveRow> {
-        self.rows().held.get(key).cloned()
-    }
-
     /// Writes the row, whatever stands there.
-    fn write(&self, wish: &AcquireTerms) -> HeldLease {
+    fn grant(&self, wish: &AcquireTerms) -> HeldLease {
         let mut rows = self.rows();
         rows.grants += 1;
         let deadline_ms = self.now_ms() + wish.ttl_ms;
@@ -81,109 +70,81 @@ impl NaiveLock {
         }
     }
 
-    fn frees(&self, key: &Key) -> Ready<()> {
-        self.free(key);
-        ready(())
-    }
-
     fn free(&self, key: &Key) {
-        self.rows().held.remove(key);
-        let next = {
-            let mut rows = self.rows();
-            let at = rows.line.iter().position(|(wish, _)| wish.key == *key);
-            at.map(|at| rows.line.remove(at))
-        };
+        let mut rows = self.rows();
+        rows.held.remove(key);
+        let at = rows.line.iter().position(|(wish, _)| wish.key == *key);
+        let next = at.map(|at| rows.line.remove(at));
+        drop(rows);
         if let Some((wish, granted)) = next {
-            let lease = self.write(&wish);
-            let _ = granted.send(lease);
+            let _ = granted.send(self.grant(&wish));
         }
     }
 
-    /// How long the lease on a key still lasts.
-    pub(crate) fn remaining_ms(&self, key: &Key) -> u64 {
-        let row = self.look(key);
-        row.map_or(0, |row| row.deadline_ms.saturating_sub(self.now_ms()))
+    /// Does what the caller made of the row that it read, whatever stands there by now.
+    fn write(&self, act: &LeaseCall, read: Option<&NaiveRow>) -> LeaseReply {
+        match act {
+            LeaseCall::Acquire(wish) => LeaseReply::Granted(self.grant(wish)),
+            LeaseCall::Renew(lease) => {
+                let ttl_ms = read.map_or(0, |row| row.ttl_ms);
+                let row =
+                    NaiveRow { owner: lease.owner.to_string(), deadline_ms: self.now_ms() + ttl_ms, ttl_ms };
+                self.rows().held.insert(lease.key.clone(), row);
+                LeaseReply::Renewed { remaining_ms: ttl_ms }
+            }
+            LeaseCall::Release(lease) => {
+                self.free(&lease.key);
+                LeaseReply::Released
+            }
+            LeaseCall::Revoke(key) => {
+                self.free(key);
+                LeaseReply::Revoked { consumed: 0 }
+            }
+            LeaseCall::Sweep(key) => {
+                if read.is_some_and(|row| row.deadline_ms <= self.now_ms()) {
+                    self.free(key);
+                }
+                LeaseReply::Swept
+            }
+            LeaseCall::Complete(lease, result) => {
+                self.resource.put_unfenced(lease.token, result);
+                LeaseReply::Completed
+            }
+        }
     }
 }
 
 #[async_trait]
-impl Protocol for NaiveLock {
-    async fn acquire(&self, who: &str, wish: &AcquireTerms) -> LeaseReply {
-        let found = self.look(&wish.key).filter(|row| self.now_ms() < row.deadline_ms);
-        if let Some(row) = found {
+impl LeaseProtocol for NaiveLock {
+    async fn perform(&self, who: &str, act: &LeaseCall) -> LeaseReply {
+        let read = self.rows().held.get(act.key()).cloned();
+        if let Some(lease) = act.lease()
+            && read.as_ref().is_none_or(|row| row.owner != lease.owner.as_str())
+        {
+            return LeaseReply::Lost { how: None, current: lease.token };
+        }
+        if let LeaseCall::Acquire(wish) = act
+            && let Some(row) = read.as_ref().filter(|row| self.now_ms() < row.deadline_ms)
+        {
             if wish.wait_ms == 0 {
-                return LeaseReply::Held { owner: row.owner };
+                return LeaseReply::Held { owner: row.owner.clone() };
             }
             let (granted, turn) = oneshot::channel();
             self.rows().line.push((wish.clone(), granted));
             return turn.await.map_or(LeaseReply::Unheard, LeaseReply::Granted);
         }
-        let carried = self.gate.carry(&self.trace, who, "acquire", || ready(self.write(wish))).await;
-        carried.map_or(LeaseReply::Unheard, LeaseReply::Granted)
+        let write = || ready(self.write(act, read.as_ref()));
+        let carried = self.gate.carry(who, act.message(), act.message(), write);
+        carried.await.unwrap_or(LeaseReply::Unheard)
     }
 
-    async fn renew(&self, who: &str, lease: &HeldLease) -> LeaseReply {
-        let Some(row) = self.look(&lease.key).filter(|row| row.owner == lease.owner.as_str()) else {
-            return LeaseReply::Lost { how: None, current: lease.token };
-        };
-        let carried = self.gate.carry(&self.trace, who, "renew", || {
-            let deadline_ms = self.now_ms() + row.ttl_ms;
-            self.rows()
-                .held
-                .insert(lease.key.clone(), NaiveRow { deadline_ms, ..row.clone() });
-            ready(())
-        });
-        carried
-            .await
-            .map_or(LeaseReply::Unheard, |()| LeaseReply::Renewed { remaining_ms: row.ttl_ms })
-    }
-
-    async fn release(&self, who: &str, lease: &HeldLease) -> LeaseReply {
-        if self.look(&lease.key).is_none_or(|row| row.owner != lease.owner.as_str()) {
-            return LeaseReply::Lost { how: None, current: lease.token };
+    async fn look(&self, key: &Key) -> SeenLease {
+        let (rows, now_ms) = (self.rows(), self.now_ms());
+        let live = rows.held.get(key).filter(|row| now_ms < row.deadline_ms);
+        SeenLease {
+            holder: live.map(|row| row.owner.clone()),
+            remaining_ms: live.map_or(0, |row| row.deadline_ms - now_ms),
+            in_line: rows.line.iter().filter(|(wish, _)| wish.key == *key).count() as u64,
         }
-        let carried = self.gate.carry(&self.trace, who, "release", || self.frees(&lease.key));
-        carried.await.map_or(LeaseReply::Unheard, |()| LeaseReply::Released)
-    }
-
-    async fn revoke(&self, who: &str, key: &Key) -> LeaseReply {
-        let carried = self.gate.carry(&self.trace, who, "revoke", || self.frees(key));
-        carried
-            .await
-            .map_or(LeaseReply::Unheard, |()| LeaseReply::Revoked { consumed: 0 })
-    }
-
-    async fn sweep(&self, who: &str, key: &Key) -> LeaseReply {
-        let listed = self.look(key);
-        let carried = self.gate.carry(&self.trace, who, "sweep", || {
-            if listed.as_ref().is_some_and(|row| row.deadline_ms <= self.now_ms()) {
-                self.free(key);
-            }
-            ready(())
-        });
-        carried.await.map_or(LeaseReply::Unheard, |()| LeaseReply::Swept)
-    }
-
-    async fn complete(&self, who: &str, lease: &HeldLease, result: &str) -> LeaseReply {
-        if self.look(&lease.key).is_none_or(|row| row.owner != lease.owner.as_str()) {
-            return LeaseReply::Lost { how: None, current: lease.token };
-        }
-        let carried = self
-            .gate
-            .carry(&self.trace, who, "complete", || ready(self.resource.put_unfenced(lease.token, result)));
-        match carried.await {
-            None => LeaseReply::Unheard,
-            Some(WriteResult::Done) => LeaseReply::Completed,
-            Some(WriteResult::Stale { newest }) => LeaseReply::Stale { current: newest },
-        }
-    }
-
-    async fn holder(&self, key: &Key) -> Option<String> {
-        let live = self.look(key).filter(|row| self.now_ms() < row.deadline_ms);
-        live.map(|row| row.owner)
-    }
-
-    async fn in_line(&self, key: &Key) -> u64 {
-        self.rows().line.iter().filter(|(wish, _)| wish.key == *key).count() as u64
     }
 }

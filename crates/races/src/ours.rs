@@ -1,50 +1,53 @@
 //! Fencehold's own side: every call is one message, because check and write are one step.
 
-use std::future::ready;
-use std::sync::Arc;
+use std::sync::{Arc, Mutex, PoisonError};
 
 use async_trait::async_trait;
+use fencehold_contract::job::{ChangeJobsRequest, JobAction, JobFilter, JobSelector, JobStore};
 use fencehold_contract::{
     AcquireLeaseRequest, AdvancedStore, CallContext, HoldRef, LeaseStore, RevokeLeasesRequest, RevokeTarget,
     StoreError,
 };
+use fencehold_core::job::QueueName;
+use fencehold_core::lease::LeaseRenewal;
 use fencehold_core::limits::ADVANCE_BY;
-use fencehold_core::{Key, Namespace, Owner, Reason, Refusal, Token};
+use fencehold_core::{HoldId, Key, Namespace, Owner, Reason, Refusal, Token};
 use fencehold_test_store::TestStore;
 
-use crate::fenced_resource::{FencedResource, WriteResult};
+use crate::environment::RaceNames;
+use crate::fenced_resource::FencedResource;
 use crate::gate::MessageGate;
-use crate::protocol::{AcquireTerms, HeldLease, LeaseReply, Protocol};
-use crate::trace::Trace;
+use crate::protocol::{HeldLease, LeaseCall, LeaseProtocol, LeaseReply, RaceCall, SeenLease};
 
-/// What is on its way where the script has a sweep: see [`RealLock::sweep`].
+/// What is on its way where the script has a sweep. No store can be asked to sweep, nor its sweep be held from outside: it
+/// is a look at the key or the job. On `memory:` and `file:` a call that is answered has waited for the sweep of what is over;
+/// elsewhere one may run at any time.
 pub(crate) const LOOK: &str = "look at it";
 
 /// Actors that use a real store.
-pub(crate) struct RealLock {
+pub(crate) struct RealStore {
     pub(crate) test_store: Arc<dyn TestStore>,
     pub(crate) call: CallContext,
     pub(crate) gate: Arc<MessageGate>,
-    pub(crate) trace: Arc<Trace>,
     pub(crate) resource: Arc<FencedResource>,
+    pub(crate) names: RaceNames,
+    /// The hold ids of the undo; a claim that is over may use one again.
+    pub(crate) undo_holds: Vec<HoldId>,
+    /// The leases that were granted, also those of which no actor heard.
+    pub(crate) granted: Mutex<Vec<HoldRef>>,
 }
 
-impl RealLock {
+impl RealStore {
     /// `A` has one handle, everybody else the other, as two processes have.
-    fn store(&self, who: &str) -> Arc<dyn LeaseStore> {
+    pub(crate) fn store(&self, who: &str) -> Arc<dyn LeaseStore> {
         if who == "A" { self.test_store.store() } else { self.test_store.other() }
-    }
-
-    /// The same actors in another namespace.
-    pub(crate) fn call_in(&self, namespace: Namespace) -> CallContext {
-        CallContext { namespace, ..self.call.clone() }
     }
 
     /// Renews as a caller would who has the right hold id in the wrong namespace.
     pub(crate) async fn renew_in(&self, namespace: Namespace, who: &str, lease: &HeldLease) -> LeaseReply {
-        let call = self.call_in(namespace);
+        let call = CallContext { namespace, ..self.call.clone() };
         let answer = self.store(who).renew(&call, vec![hold_ref(lease)]).await;
-        answer.map_or_else(failed, |renewed| first(renewed.results, renewed_as))
+        answer.map_or_else(|error| self.failed(error), |renewed| first(renewed.results, renewed_as))
     }
 
     /// Lifts every token, as an operator does after a backup was put back.
@@ -58,18 +61,124 @@ impl RealLock {
         let status = self.test_store.other().status(&self.call).await;
         status.ok().map(|status| status.held_count)
     }
+
+    /// What an error says. If the store does not accept what the race needs, the race cannot be arranged there.
+    pub(crate) fn explain(&self, error: &StoreError) -> String {
+        let not_accepted = matches!(
+            error,
+            StoreError::BadInput(_)
+                | StoreError::LimitReached { .. }
+                | StoreError::Unsupported { .. }
+                | StoreError::Unauthorized { .. }
+                | StoreError::Forbidden { .. }
+        );
+        if not_accepted {
+            self.gate.trace.cannot_arrange(error);
+        }
+        error.to_string()
+    }
+
+    /// Removes what the race has made: the lease that is still held, the jobs, and their queues. What the store does not let
+    /// it remove ends by itself.
+    pub(crate) async fn remove_all(&self) {
+        let store = self.test_store.store();
+        let _ = self.release_held(&*store).await;
+        if let (Some(jobs), Ok(by)) = (store.jobs(), Owner::new("race")) {
+            let queues = jobs.list_queues(&self.call).await.unwrap_or_default();
+            let made = [&self.names.queue, &self.names.undo_queue];
+            for queue in queues.into_iter().map(|view| view.name).filter(|name| made.contains(&name)) {
+                let _ = self.delete_queue(jobs, queue, by.clone()).await;
+            }
+        }
+    }
+
+    async fn release_held(&self, store: &dyn LeaseStore) -> Result<(), StoreError> {
+        let Some(view) = store.get(&self.call, self.names.key.clone()).await? else { return Ok(()) };
+        let granted = self.granted.lock().unwrap_or_else(PoisonError::into_inner).clone();
+        let newest = granted
+            .into_iter()
+            .find(|hold| hold.key == view.key && hold.token == view.token);
+        if let (Some(_), Some(held)) = (view.holder, newest) {
+            store.release(&self.call, vec![held]).await?;
+        }
+        Ok(())
+    }
+
+    async fn delete_queue(&self, jobs: &dyn JobStore, queue: QueueName, by: Owner) -> Result<(), StoreError> {
+        let filter = JobFilter { queue: Some(queue.clone()), ..JobFilter::default() };
+        let (selector, action) = (JobSelector::Filter { filter }, JobAction::Delete { force: true });
+        let mut request = ChangeJobsRequest::new(selector, action, by.clone());
+        loop {
+            request.cursor = jobs.change_jobs(&self.call, request.clone()).await?.next_cursor;
+            if request.cursor.is_none() {
+                return jobs.delete_queue(&self.call, queue, by).await.map(drop);
+            }
+        }
+    }
+
+    async fn deliver(&self, who: &str, act: &LeaseCall) -> LeaseReply {
+        let (store, call) = (self.store(who), &self.call);
+        let told = match act {
+            LeaseCall::Acquire(wish) => {
+                let request = AcquireLeaseRequest {
+                    wait_ms: wish.wait_ms,
+                    hold_id_age_ms: wish.hold_age_ms,
+                    ..AcquireLeaseRequest::new(wish.key.clone(), wish.hold, wish.owner.clone(), wish.ttl_ms)
+                };
+                store.acquire(call, request).await.map(|acquired| {
+                    let lease = HeldLease {
+                        key: acquired.key,
+                        hold: wish.hold,
+                        owner: wish.owner.clone(),
+                        token: acquired.grant.token.get(),
+                        remaining_ms: acquired.grant.remaining_ms,
+                        resumed: acquired.grant.resumed,
+                    };
+                    let mut granted = self.granted.lock().unwrap_or_else(PoisonError::into_inner);
+                    granted.push(hold_ref(&lease));
+                    LeaseReply::Granted(lease)
+                })
+            }
+            LeaseCall::Renew(lease) => {
+                let renewed = store.renew(call, vec![hold_ref(lease)]).await;
+                renewed.map(|renewed| first(renewed.results, renewed_as))
+            }
+            LeaseCall::Release(lease) => {
+                let released = store.release(call, vec![hold_ref(lease)]).await;
+                released.map(|answers| first(answers, |_| LeaseReply::Released))
+            }
+            LeaseCall::Revoke(key) => self.revoke(&*store, who, key).await,
+            LeaseCall::Sweep(key) => store.get(call, key.clone()).await.map(|_| LeaseReply::Looked),
+            LeaseCall::Complete(lease, result) => {
+                let put = self.resource.put_fenced(lease.token, result);
+                Ok(put.map_or_else(|current| LeaseReply::Stale { current }, |()| LeaseReply::Completed))
+            }
+        };
+        told.unwrap_or_else(|error| self.failed(error))
+    }
+
+    async fn revoke(&self, store: &dyn LeaseStore, who: &str, key: &Key) -> Result<LeaseReply, StoreError> {
+        let target = RevokeTarget::Key { key: key.clone(), only_token: None };
+        let (by, reason) = (Owner::new(who)?, Reason::new("arranged by a race")?);
+        let revoked = store.revoke(&self.call, RevokeLeasesRequest { target, by, reason }).await?;
+        let consumed = revoked.first().map(|lease| lease.revoked.consumed_token.get());
+        Ok(consumed.map_or_else(
+            || LeaseReply::Other("nothing was revoked".to_owned()),
+            |consumed| LeaseReply::Revoked { consumed },
+        ))
+    }
+
+    fn failed(&self, error: StoreError) -> LeaseReply {
+        match error {
+            StoreError::Refused { refusal, .. } => refused(refusal),
+            StoreError::OutcomeUnknown { .. } => LeaseReply::Unheard,
+            other => LeaseReply::Other(self.explain(&other)),
+        }
+    }
 }
 
 fn hold_ref(lease: &HeldLease) -> HoldRef {
     HoldRef { key: lease.key.clone(), hold_id: lease.hold, token: Token::new(lease.token) }
-}
-
-fn failed(error: StoreError) -> LeaseReply {
-    match error {
-        StoreError::Refused { refusal, .. } => refused(refusal),
-        StoreError::OutcomeUnknown { .. } => LeaseReply::Unheard,
-        other => LeaseReply::Other(other.to_string()),
-    }
 }
 
 fn refused(refusal: Refusal) -> LeaseReply {
@@ -94,107 +203,25 @@ fn first<T>(answers: Vec<Result<T, Refusal>>, told: impl FnOnce(T) -> LeaseReply
     }
 }
 
-fn renewed_as(renewal: fencehold_core::lease::LeaseRenewal) -> LeaseReply {
+fn renewed_as(renewal: LeaseRenewal) -> LeaseReply {
     LeaseReply::Renewed { remaining_ms: renewal.remaining_ms }
 }
 
 #[async_trait]
-impl Protocol for RealLock {
-    async fn acquire(&self, who: &str, wish: &AcquireTerms) -> LeaseReply {
-        let request = AcquireLeaseRequest {
-            wait_ms: wish.wait_ms,
-            hold_id_age_ms: wish.hold_age_ms,
-            ..AcquireLeaseRequest::new(wish.key.clone(), wish.hold, wish.owner.clone(), wish.ttl_ms)
-        };
-        let store = self.store(who);
-        let carried = self
-            .gate
-            .carry(&self.trace, who, "acquire", async || store.acquire(&self.call, request.clone()).await);
-        match carried.await {
-            None => LeaseReply::Unheard,
-            Some(Err(error)) => failed(error),
-            Some(Ok(acquired)) => LeaseReply::Granted(HeldLease {
-                key: acquired.key,
-                hold: wish.hold,
-                owner: wish.owner.clone(),
-                token: acquired.grant.token.get(),
-                remaining_ms: acquired.grant.remaining_ms,
-                resumed: acquired.grant.resumed,
-            }),
-        }
+impl LeaseProtocol for RealStore {
+    async fn perform(&self, who: &str, act: &LeaseCall) -> LeaseReply {
+        let shown = if matches!(act, LeaseCall::Sweep(_)) { LOOK } else { act.message() };
+        let carried = self.gate.carry(who, act.message(), shown, || self.deliver(who, act));
+        carried.await.unwrap_or(LeaseReply::Unheard)
     }
 
-    async fn renew(&self, who: &str, lease: &HeldLease) -> LeaseReply {
-        let store = self.store(who);
-        let carried = self
-            .gate
-            .carry(&self.trace, who, "renew", async || store.renew(&self.call, vec![hold_ref(lease)]).await);
-        match carried.await {
-            None => LeaseReply::Unheard,
-            Some(answer) => answer.map_or_else(failed, |renewed| first(renewed.results, renewed_as)),
-        }
-    }
-
-    async fn release(&self, who: &str, lease: &HeldLease) -> LeaseReply {
-        let store = self.store(who);
-        let carried = self
-            .gate
-            .carry(&self.trace, who, "release", || store.release(&self.call, vec![hold_ref(lease)]));
-        match carried.await {
-            None => LeaseReply::Unheard,
-            Some(answer) => answer.map_or_else(failed, |answers| first(answers, |_| LeaseReply::Released)),
-        }
-    }
-
-    async fn revoke(&self, who: &str, key: &Key) -> LeaseReply {
-        let (Ok(by), Ok(reason)) = (Owner::new(who), Reason::new("arranged by a race")) else {
-            return LeaseReply::Other("an actor without a name".to_owned());
-        };
-        let which = RevokeTarget::Key { key: key.clone(), only_token: None };
-        let request = RevokeLeasesRequest { target: which, by, reason };
-        let store = self.store(who);
-        let carried = self
-            .gate
-            .carry(&self.trace, who, "revoke", async || store.revoke(&self.call, request.clone()).await);
-        match carried.await {
-            None => LeaseReply::Unheard,
-            Some(Err(error)) => failed(error),
-            Some(Ok(revoked)) => match revoked.first() {
-                Some(lease) => LeaseReply::Revoked { consumed: lease.revoked.consumed_token.get() },
-                None => LeaseReply::Other("nothing was revoked".to_owned()),
-            },
-        }
-    }
-
-    /// No store can be asked to sweep, nor its sweep be held from outside: what is on its way is a look at the key. On
-    /// `memory:` and `file:` a call that is answered has waited for the sweep of what is over; elsewhere one may run at any time.
-    async fn sweep(&self, who: &str, key: &Key) -> LeaseReply {
-        let store = self.store(who);
-        let look = || store.get(&self.call, key.clone());
-        match self.gate.carry_as(&self.trace, who, "sweep", LOOK, look).await {
-            None => LeaseReply::Unheard,
-            Some(answer) => answer.map_or_else(failed, |_| LeaseReply::Looked),
-        }
-    }
-
-    async fn complete(&self, who: &str, lease: &HeldLease, result: &str) -> LeaseReply {
-        let carried = self
-            .gate
-            .carry(&self.trace, who, "complete", || ready(self.resource.put_fenced(lease.token, result)));
-        match carried.await {
-            None => LeaseReply::Unheard,
-            Some(WriteResult::Done) => LeaseReply::Completed,
-            Some(WriteResult::Stale { newest }) => LeaseReply::Stale { current: newest },
-        }
-    }
-
-    async fn holder(&self, key: &Key) -> Option<String> {
-        let view = self.test_store.other().get(&self.call, key.clone()).await.ok()??;
-        Some(view.holder?.owner.to_string())
-    }
-
-    async fn in_line(&self, key: &Key) -> u64 {
+    async fn look(&self, key: &Key) -> SeenLease {
         let view = self.test_store.other().get(&self.call, key.clone()).await;
-        view.ok().flatten().map_or(0, |view| view.waiter_count)
+        let Ok(Some(view)) = view else { return SeenLease::default() };
+        SeenLease {
+            in_line: view.waiter_count,
+            remaining_ms: view.holder.as_ref().map_or(0, |holder| holder.remaining_ms),
+            holder: view.holder.map(|holder| holder.owner.to_string()),
+        }
     }
 }

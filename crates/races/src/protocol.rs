@@ -1,8 +1,34 @@
 //! What actors can do, and what is answered. Ours and its naive twin both speak it, so that one script runs either.
 
+use std::sync::Arc;
+
 use async_trait::async_trait;
 use fencehold_core::lease::LeaseOutcome;
 use fencehold_core::{HoldId, Key, Owner};
+
+use crate::job::JobProtocol;
+use crate::trace::Trace;
+
+/// Whose algorithm actors use.
+#[derive(Clone)]
+pub(crate) struct Protocols {
+    pub(crate) leases: Arc<dyn LeaseProtocol>,
+    pub(crate) jobs: Arc<dyn JobProtocol>,
+}
+
+/// One call of one actor, as data.
+pub(crate) trait RaceCall: Send + Sync + 'static {
+    /// What is answered.
+    type Reply: Send + 'static;
+
+    /// The name of the call, and of its message that changes something.
+    fn message(&self) -> &'static str;
+
+    fn perform(&self, protocols: &Protocols, who: &str) -> impl Future<Output = Self::Reply> + Send;
+
+    /// Writes down what was answered to an actor. `key` is the one that the race is about.
+    fn record(&self, trace: &Trace, key: &Key, who: &str, told: &Self::Reply);
+}
 
 /// A lease as its holder knows it.
 #[derive(Clone, Debug)]
@@ -72,43 +98,95 @@ pub(crate) enum LeaseReply {
 }
 
 impl LeaseReply {
-    pub(crate) fn is_lost(&self, as_how: LeaseOutcome) -> bool {
+    pub(crate) fn is_granted(&self) -> bool {
+        matches!(self, LeaseReply::Granted(_))
+    }
+
+    pub(crate) fn is_renewed(&self) -> bool {
+        matches!(self, LeaseReply::Renewed { .. })
+    }
+
+    pub(crate) fn is_released(&self) -> bool {
+        matches!(self, LeaseReply::Released)
+    }
+
+    pub(crate) fn is_completed(&self) -> bool {
+        matches!(self, LeaseReply::Completed)
+    }
+
+    pub(crate) fn is_held(&self) -> bool {
+        matches!(self, LeaseReply::Held { .. })
+    }
+
+    pub(crate) fn is_stale(&self) -> bool {
+        matches!(self, LeaseReply::Stale { .. })
+    }
+
+    pub(crate) fn is_lost(&self) -> bool {
+        matches!(self, LeaseReply::Lost { .. })
+    }
+
+    pub(crate) fn is_lost_as(&self, as_how: LeaseOutcome) -> bool {
         matches!(self, LeaseReply::Lost { how, .. } if *how == Some(as_how))
     }
 }
 
-/// What actors can do. Every call is one or more messages through the gate; the one that changes something is named like
-/// the call.
-#[async_trait]
-pub(crate) trait Protocol: Send + Sync {
-    async fn acquire(&self, who: &str, wish: &AcquireTerms) -> LeaseReply;
-    async fn renew(&self, who: &str, lease: &HeldLease) -> LeaseReply;
-    async fn release(&self, who: &str, lease: &HeldLease) -> LeaseReply;
-    async fn revoke(&self, who: &str, key: &Key) -> LeaseReply;
-    /// Ends what is over; looks at the key where the store does that by itself.
-    async fn sweep(&self, who: &str, key: &Key) -> LeaseReply;
-    /// Completes what the lease protects.
-    async fn complete(&self, who: &str, lease: &HeldLease, result: &str) -> LeaseReply;
-    /// Who holds the key.
-    async fn holder(&self, key: &Key) -> Option<String>;
-    /// How many stand in line for the key.
-    async fn in_line(&self, key: &Key) -> u64;
+/// The key as anybody can see it.
+#[derive(Default)]
+pub(crate) struct SeenLease {
+    pub(crate) holder: Option<String>,
+    /// How long the lease lasts unless it is renewed.
+    pub(crate) remaining_ms: u64,
+    /// How many stand in line.
+    pub(crate) in_line: u64,
 }
 
-/// One call of one actor, as data.
+/// What can be done to keys. Every call is one or more messages through the gate; the one that changes something is named
+/// like the call.
+#[async_trait]
+pub(crate) trait LeaseProtocol: Send + Sync {
+    async fn perform(&self, who: &str, act: &LeaseCall) -> LeaseReply;
+    async fn look(&self, key: &Key) -> SeenLease;
+}
+
+/// A call about a key.
 #[derive(Clone, Debug)]
 pub(crate) enum LeaseCall {
     Acquire(AcquireTerms),
     Renew(HeldLease),
     Release(HeldLease),
     Revoke(Key),
+    /// Ends what is over; looks at the key where the store does that by itself.
     Sweep(Key),
-    Complete(HeldLease, String),
+    /// Completes what the lease protects.
+    Complete(HeldLease, &'static str),
 }
 
 impl LeaseCall {
-    /// The name of the call, and of its message that changes something.
-    pub(crate) fn message(&self) -> &'static str {
+    /// What it is about.
+    pub(crate) fn key(&self) -> &Key {
+        match self {
+            LeaseCall::Acquire(wish) => &wish.key,
+            LeaseCall::Renew(lease) | LeaseCall::Release(lease) | LeaseCall::Complete(lease, _) => &lease.key,
+            LeaseCall::Revoke(key) | LeaseCall::Sweep(key) => key,
+        }
+    }
+
+    /// The lease that the caller says it has.
+    pub(crate) fn lease(&self) -> Option<&HeldLease> {
+        match self {
+            LeaseCall::Renew(lease) | LeaseCall::Release(lease) | LeaseCall::Complete(lease, _) => {
+                Some(lease)
+            }
+            LeaseCall::Acquire(_) | LeaseCall::Revoke(_) | LeaseCall::Sweep(_) => None,
+        }
+    }
+}
+
+impl RaceCall for LeaseCall {
+    type Reply = LeaseReply;
+
+    fn message(&self) -> &'static str {
         match self {
             LeaseCall::Acquire(_) => "acquire",
             LeaseCall::Renew(_) => "renew",
@@ -119,33 +197,11 @@ impl LeaseCall {
         }
     }
 
-    pub(crate) async fn perform(&self, protocol: &dyn Protocol, who: &str) -> LeaseReply {
-        match self {
-            LeaseCall::Acquire(wish) => protocol.acquire(who, wish).await,
-            LeaseCall::Renew(lease) => protocol.renew(who, lease).await,
-            LeaseCall::Release(lease) => protocol.release(who, lease).await,
-            LeaseCall::Revoke(key) => protocol.revoke(who, key).await,
-            LeaseCall::Sweep(key) => protocol.sweep(who, key).await,
-            LeaseCall::Complete(lease, result) => protocol.complete(who, lease, result).await,
-        }
+    async fn perform(&self, protocols: &Protocols, who: &str) -> LeaseReply {
+        protocols.leases.perform(who, self).await
     }
 
-    /// What it is about.
-    pub(crate) fn key(&self) -> &Key {
-        match self {
-            LeaseCall::Acquire(wish) => &wish.key,
-            LeaseCall::Renew(lease) | LeaseCall::Release(lease) | LeaseCall::Complete(lease, _) => &lease.key,
-            LeaseCall::Revoke(key) | LeaseCall::Sweep(key) => key,
-        }
-    }
-
-    /// The token that the call shows.
-    pub(crate) fn token(&self) -> Option<u64> {
-        match self {
-            LeaseCall::Renew(lease) | LeaseCall::Release(lease) | LeaseCall::Complete(lease, _) => {
-                Some(lease.token)
-            }
-            LeaseCall::Acquire(_) | LeaseCall::Revoke(_) | LeaseCall::Sweep(_) => None,
-        }
+    fn record(&self, trace: &Trace, _: &Key, who: &str, told: &LeaseReply) {
+        crate::record::record(trace, who, self, told);
     }
 }

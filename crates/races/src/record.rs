@@ -1,12 +1,18 @@
 //! What was answered to an actor, as it goes into the trace.
 
-use crate::protocol::{LeaseCall, LeaseReply};
+use crate::protocol::{LeaseCall, LeaseReply, RaceCall as _};
 use crate::trace::{Trace, fields};
 
 /// Writes down what was answered to an actor.
 pub(crate) fn record(trace: &Trace, who: &str, act: &LeaseCall, told: &LeaseReply) {
     let (key, call) = (act.key().as_str(), act.message());
-    let shown = act.token().unwrap_or(0);
+    let shown = act.lease().map_or(0, |lease| lease.token);
+    let blocked = |current: u64, says: &str, reason: &str| {
+        let fields =
+            fields!(key: key, stale_token: shown, current_token: current, attempted: call, reason: reason);
+        let says = format!("{call} under token {shown} refused: {says}");
+        trace.event(who, says, "stale_write_blocked", fields);
+    };
     match told {
         LeaseReply::Granted(lease) => {
             let event = if lease.resumed { "lease_resumed" } else { "lease_acquired" };
@@ -39,15 +45,9 @@ pub(crate) fn record(trace: &Trace, who: &str, act: &LeaseCall, told: &LeaseRepl
                 Some(how) => how.to_string(),
                 None => "over".to_owned(),
             };
-            let says = format!("{call} under token {shown} refused: {reason}");
-            let fields = fields!(key: key, stale_token: shown, current_token: current, attempted: call, reason: reason,);
-            trace.event(who, says, "stale_write_blocked", fields);
+            blocked(*current, &reason, &reason);
         }
-        LeaseReply::Stale { current } => {
-            let says = format!("{call} under token {shown} refused: {current} was seen");
-            let fields = fields!(key: key, stale_token: shown, current_token: current, attempted: call, reason: "superseded",);
-            trace.event(who, says, "stale_write_blocked", fields);
-        }
+        LeaseReply::Stale { current } => blocked(*current, &format!("{current} was seen"), "superseded"),
         LeaseReply::Ended { how } => {
             let how = how.map_or_else(|| "ended".to_owned(), |how| how.to_string());
             let fields = fields!(key: key, asked_by: who, ended: how);

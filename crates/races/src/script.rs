@@ -1,34 +1,30 @@
 //! What a script stands on: a store or its naive twin, actors with names, and time that moves when it is asked to.
 
-use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
-use fencehold_contract::CallContext;
 use fencehold_contract::clock::ManualClock;
+use fencehold_contract::{AdvancedStore, CallContext, StoreError};
 use fencehold_core::job::JobId;
 use fencehold_core::{HoldId, Key, Namespace};
-use fencehold_test_store::{TestCapability, TestStore};
+use fencehold_test_store::{TestCapability, TestStore, drive};
 
 use crate::actor::RaceActor;
-use crate::environment::{Environment, Side};
-use crate::fenced_resource::FencedResource;
+use crate::environment::{Environment, Interrupt, JOB_ID_MS, RaceNames, Side};
+use crate::fenced_resource::{FencedResource, PaymentSink};
 use crate::gate::MessageGate;
-use crate::job::JobProtocol;
 use crate::job::naive::NaiveJobs;
-use crate::job::ours::OurJobs;
-use crate::job::payment_sink::PaymentSink;
 use crate::naive::NaiveLock;
-use crate::names::{JOB_ID_MS, RaceNames};
-use crate::ours::RealLock;
-use crate::protocol::{HeldLease, Protocol};
+use crate::ours::RealStore;
+use crate::protocol::{HeldLease, Protocols, SeenLease};
 use crate::trace::{Trace, fields};
 
 /// How often a state that must come is looked for. Every look is a round trip, in which others get their turn.
 const LOOKS_MAX: usize = 200_000;
-/// How often it is looked for where time passes by itself, and how long every look waits for that: a minute in all.
-const REAL_LOOKS_MAX: usize = 2_400;
-const REAL_LOOK_EVERY: Duration = Duration::from_millis(25);
+/// How often it is looked for where time passes by itself: for twelve times the ttl in all.
+const LIVE_LOOKS_MAX: usize = 2_400;
+const LIVE_LOOKS_PER_TTL: u64 = 200;
 /// How many effects of a job a race can have undone.
 const UNDONE_MAX: usize = 4;
 
@@ -52,113 +48,124 @@ pub(crate) struct Script {
     pub(crate) resource: Arc<FencedResource>,
     pub(crate) payments: PaymentSink,
     pub(crate) key: Key,
-    pub(crate) jobs: Arc<dyn JobProtocol>,
-    cast: Protocols,
-    /// Whether the store's time passes by itself and cannot be moved.
-    real_time: bool,
+    pub(crate) protocols: Protocols,
+    side: PlayedSide,
+    /// Whether the store is in use: its time passes by itself, and nothing may stay behind.
+    live: bool,
+    interrupt: Interrupt,
     /// Makes the hold ids of one run different from those of any other.
     seed: [u8; 8],
     holds: AtomicU64,
 }
 
-#[derive(Clone)]
-enum Protocols {
-    Ours(Arc<RealLock>),
-    Naive(Arc<NaiveLock>),
+enum PlayedSide {
+    Ours(Arc<RealStore>),
+    Naive(ManualClock),
 }
 
 impl Script {
     pub(crate) fn new(environment: &Environment, side: Side, seed: [u8; 8]) -> Self {
         let trace: Arc<Trace> = Arc::default();
-        let gate: Arc<MessageGate> = Arc::default();
+        let interrupt = environment.interrupt.clone();
+        let gate = Arc::new(MessageGate::new(Arc::clone(&trace), interrupt.clone()));
         let resource: Arc<FencedResource> = Arc::default();
         let test_store = Arc::clone(&environment.test_store);
         let names = RaceNames::of(environment, seed);
-        let holds = AtomicU64::new(0);
-        let (cast, jobs): (_, Arc<dyn JobProtocol>) = match side {
+        let (key, holds) = (names.key.clone(), AtomicU64::new(0));
+        let (side, protocols) = match side {
             Side::Ours => {
-                let call = CallContext::new(Namespace::default());
-                let ours = RealLock {
+                let ours = Arc::new(RealStore {
                     test_store: Arc::clone(&test_store),
-                    call: call.clone(),
+                    call: CallContext::new(Namespace::default()),
                     gate: Arc::clone(&gate),
-                    trace: Arc::clone(&trace),
                     resource: Arc::clone(&resource),
-                };
-                let jobs = OurJobs {
-                    test_store: Arc::clone(&test_store),
-                    call,
-                    gate: Arc::clone(&gate),
-                    trace: Arc::clone(&trace),
-                    job: names.job,
-                    queue: names.queue,
-                    undo_queue: names.undo_queue,
+                    names,
                     undo_holds: (0..UNDONE_MAX).map(|_| fresh_hold(seed, &holds)).collect(),
-                };
-                (Protocols::Ours(Arc::new(ours)), Arc::new(jobs))
+                    granted: Mutex::default(),
+                });
+                (PlayedSide::Ours(Arc::clone(&ours)), Protocols { leases: ours.clone(), jobs: ours })
             }
             Side::Naive => {
                 let clock = ManualClock::new();
-                let jobs = NaiveJobs::new(clock.clone(), Arc::clone(&gate), Arc::clone(&trace));
-                let naive =
-                    NaiveLock::new(clock, Arc::clone(&gate), Arc::clone(&trace), Arc::clone(&resource));
-                (Protocols::Naive(Arc::new(naive)), Arc::new(jobs))
+                let leases = NaiveLock::new(clock.clone(), Arc::clone(&gate), Arc::clone(&resource));
+                let jobs = Arc::new(NaiveJobs::new(clock.clone(), Arc::clone(&gate)));
+                (PlayedSide::Naive(clock), Protocols { leases: Arc::new(leases), jobs })
             }
         };
-        let real_time = environment.real_time && side == Side::Ours;
-        let (key, payments) = (names.key, PaymentSink::default());
-        Script { test_store, trace, gate, resource, payments, key, jobs, cast, real_time, seed, holds }
+        let live = environment.live && matches!(side, PlayedSide::Ours(_));
+        let payments = PaymentSink::default();
+        Script {
+            test_store,
+            trace,
+            gate,
+            resource,
+            payments,
+            key,
+            protocols,
+            side,
+            live,
+            interrupt,
+            seed,
+            holds,
+        }
     }
 
     pub(crate) fn actor(&self, name: &'static str) -> RaceActor<'_> {
-        RaceActor { script: self, name, owner: name }
+        RaceActor::new(self, name)
     }
 
     pub(crate) fn ttl_ms(&self) -> u64 {
         self.test_store.ttl_ms()
     }
 
+    /// The shortest ttl that the store accepts.
+    pub(crate) fn least_ttl_ms(&self) -> u64 {
+        self.test_store.store().capabilities().min_ttl_ms
+    }
+
     /// Fencehold's own side, where a script needs more of it than every protocol has.
-    pub(crate) fn ours(&self) -> Result<&RealLock, ScriptEnd> {
-        match &self.cast {
-            Protocols::Ours(ours) => Ok(ours),
-            Protocols::Naive(_) => {
+    pub(crate) fn ours(&self) -> Result<&RealStore, ScriptEnd> {
+        match &self.side {
+            PlayedSide::Ours(ours) => Ok(ours),
+            PlayedSide::Naive(_) => {
                 Err(ScriptEnd::NotApplicable("the naive twin has nothing of the kind".to_owned()))
             }
         }
     }
 
-    pub(crate) fn protocol(&self) -> Arc<dyn Protocol> {
-        match &self.cast {
-            Protocols::Ours(ours) => ours.clone(),
-            Protocols::Naive(naive) => naive.clone(),
-        }
-    }
-
     /// Goes on only where the arena can show this.
-    pub(crate) fn needs(&self, capability: TestCapability, lacking: &str) -> ScriptResult {
+    pub(crate) fn needs(&self, capability: TestCapability) -> ScriptResult {
         let of_the_naive =
             [TestCapability::MovesTime, TestCapability::NoticesLeaving, TestCapability::Advances];
-        let naive = matches!(self.cast, Protocols::Naive(_)) && of_the_naive.contains(&capability);
+        let naive = self.ours().is_err() && of_the_naive.contains(&capability);
         if naive || self.test_store.test_capabilities().contains(&capability) {
             return Ok(());
         }
-        Err(ScriptEnd::NotApplicable(lacking.to_owned()))
+        Err(ScriptEnd::NotApplicable(capability.lacking().to_owned()))
+    }
+
+    pub(crate) fn time_can_be_moved(&self) -> bool {
+        self.needs(TestCapability::MovesTime).is_ok()
     }
 
     /// Drives a call to its end on this thread.
     pub(crate) fn drive<T: Send>(&self, future: impl Future<Output = T> + Send) -> T {
-        let mut answer = None;
-        self.test_store.drive(Box::pin(async { answer = Some(future.await) }));
-        answer.expect("an arena drives to the end")
+        drive(&*self.test_store, future)
     }
 
-    /// Lets store time pass.
-    pub(crate) fn passes(&self, ms: u64) -> ScriptResult {
-        self.needs(TestCapability::MovesTime, "its time cannot be moved")?;
+    /// Asks the store itself for something that it must do.
+    pub(crate) fn ask<T: Send>(
+        &self,
+        request: impl Future<Output = Result<T, StoreError>> + Send,
+    ) -> Result<T, ScriptEnd> {
+        let ours = self.ours()?;
+        self.drive(request).or_else(|error| self.broken(&ours.explain(&error)))
+    }
+
+    /// Lets store time pass. Only with [`TestCapability::MovesTime`].
+    pub(crate) fn passes(&self, ms: u64) {
         self.moves_time(ms);
         self.trace.note("clock", format!("{} pass", seconds(ms)));
-        Ok(())
     }
 
     /// The store's clock is set forward: time passes for it alone. Only with [`TestCapability::MovesTime`].
@@ -170,17 +177,19 @@ impl Script {
 
     /// Moves store time. Only with [`TestCapability::MovesTime`].
     pub(crate) fn moves_time(&self, ms: u64) {
-        match &self.cast {
-            Protocols::Ours(_) => self.test_store.pass(ms),
-            Protocols::Naive(naive) => naive.clock.advance(ms),
+        match &self.side {
+            PlayedSide::Ours(_) => self.test_store.pass(ms),
+            PlayedSide::Naive(clock) => clock.advance(ms),
         }
     }
 
     /// Makes the live lease on the key run out, however this store does that.
     pub(crate) fn expires(&self, lease: &HeldLease) {
-        match &self.cast {
-            Protocols::Ours(ours) => self.test_store.run_out(&ours.call, &lease.key),
-            Protocols::Naive(naive) => naive.clock.advance(naive.remaining_ms(&lease.key)),
+        match &self.side {
+            PlayedSide::Ours(ours) => self.test_store.run_out(&ours.call, &lease.key),
+            PlayedSide::Naive(clock) => {
+                clock.advance(self.drive(self.protocols.leases.look(&lease.key)).remaining_ms);
+            }
         }
         let fields = fields!(key: lease.key.as_str(), token: lease.token, forced: true);
         self.trace
@@ -204,47 +213,67 @@ impl Script {
         self.drive(self.ours().ok()?.held())
     }
 
-    pub(crate) fn holder(&self) -> Option<String> {
-        let protocol = self.protocol();
-        self.drive(async { protocol.holder(&self.key).await })
+    /// The key as anybody can see it.
+    pub(crate) fn lease(&self) -> SeenLease {
+        self.drive(self.protocols.leases.look(&self.key))
+    }
+
+    pub(crate) fn is_held_by(&self, owner: &str) -> bool {
+        self.lease().holder.as_deref() == Some(owner)
     }
 
     /// A promise that must hold here.
     pub(crate) fn must(&self, holds: bool, promise: &str) -> ScriptResult {
-        if holds {
-            return Ok(());
+        if holds { Ok(()) } else { self.broken(promise) }
+    }
+
+    /// Ends the script: the promise is broken, unless the store did not accept what the race needs.
+    pub(crate) fn broken<T>(&self, promise: &str) -> Result<T, ScriptEnd> {
+        if self.interrupt.is_set() {
+            return Err(ScriptEnd::NotApplicable("it was interrupted".to_owned()));
         }
-        self.trace.event(
-            "verdict",
-            format!("broken: {promise}"),
-            "promise_broken",
-            fields!(promise: promise),
-        );
-        Err(ScriptEnd::Broken(format!("broken: {promise}")))
+        if let Some(why) = self.trace.why_not_arranged() {
+            return Err(ScriptEnd::NotApplicable(format!("it cannot be arranged there: {why}")));
+        }
+        let says = format!("broken: {promise}");
+        self.trace
+            .event("verdict", says.clone(), "promise_broken", fields!(promise: promise));
+        Err(ScriptEnd::Broken(says))
     }
 
     /// A state that must come, and is looked for until it is there.
     pub(crate) fn comes(&self, promise: &str, seen: impl Fn() -> bool) -> ScriptResult {
-        for _ in 0..self.looks_max() {
-            if seen() {
+        self.looks(promise, || Ok(seen()))
+    }
+
+    /// The same where a look may be the end of the script.
+    pub(crate) fn looks(&self, promise: &str, seen: impl Fn() -> Result<bool, ScriptEnd>) -> ScriptResult {
+        let every = Duration::from_millis(self.ttl_ms() / LIVE_LOOKS_PER_TTL);
+        for _ in 0..if self.live { LIVE_LOOKS_MAX } else { LOOKS_MAX } {
+            if seen()? {
                 return Ok(());
             }
-            self.lets_others();
+            if self.live {
+                self.interrupt.wait(every);
+            } else {
+                std::thread::yield_now();
+            }
+            if self.interrupt.is_set() {
+                break;
+            }
         }
-        self.must(false, promise)
+        self.broken(promise)
     }
 
     /// An operator lifts every token, as after a backup was put back, and the time passes for which that closes the store.
     pub(crate) fn is_advanced(&self) -> ScriptResult {
         let ours = self.ours()?;
-        let advanced = match self.drive(ours.advance("operator")) {
-            Ok(advanced) => advanced,
-            Err(error) => return self.must(false, &format!("a store can be advanced, but {error}")),
-        };
-        let closed_for_ms = advanced.closed_for_ms;
+        let advanced = self.drive(ours.advance("operator")).or_else(|error| {
+            self.broken(&format!("a store can be advanced, but {}", ours.explain(&error)))
+        })?;
+        let AdvancedStore { key_count, ended_count, closed_for_ms, .. } = advanced;
         let says = format!("advances: closed for {}", seconds(closed_for_ms));
-        let fields =
-            fields!(keys: advanced.key_count, ended: advanced.ended_count, closed_for_ms: closed_for_ms);
+        let fields = fields!(keys: key_count, ended: ended_count, closed_for_ms: closed_for_ms);
         self.trace.event("operator", says, "store_advanced", fields);
         self.test_store.open_again(closed_for_ms);
         self.trace.note("clock", format!("{} pass", seconds(closed_for_ms)));
@@ -263,22 +292,13 @@ impl Script {
         bits[8..].copy_from_slice(&nth.to_le_bytes()[..2]);
         JobId::from_random(JOB_ID_MS + 1, bits)
     }
+}
 
-    /// How often a state that must come is looked for.
-    pub(crate) fn looks_max(&self) -> usize {
-        if self.real_time { REAL_LOOKS_MAX } else { LOOKS_MAX }
-    }
-
-    /// Lets others do what is looked for.
-    #[expect(
-        clippy::disallowed_methods,
-        reason = "where the store's time passes by itself, it has to be waited for; the order is made by what is seen"
-    )]
-    pub(crate) fn lets_others(&self) {
-        if self.real_time {
-            std::thread::sleep(REAL_LOOK_EVERY);
-        } else {
-            std::thread::yield_now();
+impl Drop for Script {
+    /// Nothing stays behind in a store that others use, however the script ended.
+    fn drop(&mut self) {
+        if let (true, Ok(ours)) = (self.live, self.ours()) {
+            self.drive(ours.remove_all());
         }
     }
 }

@@ -1,7 +1,7 @@
 //! What happened, in the order in which it happened: JSON lines for programs, columns for people.
 
 use std::fmt;
-use std::sync::{Mutex, PoisonError};
+use std::sync::{Mutex, OnceLock, PoisonError};
 
 use serde::ser::{Serialize, SerializeMap, Serializer};
 use serde_json::Value;
@@ -54,6 +54,7 @@ pub(crate) use fields;
 #[derive(Default)]
 pub(crate) struct Trace {
     entries: Mutex<Vec<TraceEntry>>,
+    not_arranged: OnceLock<String>,
 }
 
 impl Trace {
@@ -71,6 +72,15 @@ impl Trace {
         fields: Vec<(&'static str, Value)>,
     ) {
         self.add(actor, says.into(), Some(TraceEvent { name, fields }));
+    }
+
+    /// The store does not accept something that the schedule needs. What follows from there is no fault of the store's.
+    pub(crate) fn cannot_arrange(&self, why: &impl fmt::Display) {
+        self.not_arranged.get_or_init(|| why.to_string());
+    }
+
+    pub(crate) fn why_not_arranged(&self) -> Option<&str> {
+        self.not_arranged.get().map(String::as_str)
     }
 
     fn add(&self, actor: &str, says: String, event: Option<TraceEvent>) {

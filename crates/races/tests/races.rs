@@ -1,8 +1,12 @@
 //! Every race holds on `memory:` and `file:`, and every naive twin breaks.
 #![allow(clippy::unwrap_used, reason = "a test may stop at anything")]
 
-use fencehold_contract::StoreUrl;
+use std::sync::Arc;
+
+use fencehold_contract::{LeaseStore, StoreUrl};
+use fencehold_engine::MemoryStore;
 use fencehold_races::{Environment, RACES, Race, RaceReport, RaceVerdict, Side, play, play_all};
+use fencehold_test_store::{ClockedTestStore, TestCapability, TestStore};
 
 fn run(race: &Race, url: &StoreUrl, side: Side, nth: u64) -> RaceReport {
     play(race, &Environment::open(url).unwrap(), side, nth.to_le_bytes())
@@ -47,6 +51,48 @@ fn every_naive_twin_breaks_under_the_same_schedule() {
             .iter()
             .all(|id| fencehold_races::find(id).is_some_and(|race| race.naive.is_some()))
     );
+}
+
+/// An arena whose ttl is shorter than its store accepts.
+struct TooShort(ClockedTestStore);
+
+impl TestStore for TooShort {
+    fn store(&self) -> Arc<dyn LeaseStore> {
+        self.0.store()
+    }
+
+    fn test_capabilities(&self) -> Vec<TestCapability> {
+        self.0.test_capabilities()
+    }
+
+    fn ttl_ms(&self) -> u64 {
+        self.store().capabilities().min_ttl_ms - 1
+    }
+
+    fn pass(&self, ms: u64) {
+        self.0.pass(ms);
+    }
+
+    fn shift_wall(&self, by_ms: i64) {
+        self.0.shift_wall(by_ms);
+    }
+}
+
+#[test]
+fn what_the_store_does_not_accept_is_not_taken_for_a_broken_promise() {
+    for race in RACES {
+        let test_store = TooShort(ClockedTestStore::new(MemoryStore::open));
+        let environment = Environment::in_test_store(Arc::new(test_store));
+        let report = play(race, &environment, Side::Ours, [0; 8]);
+        let (said, cannot) =
+            (report.verdict.to_string(), matches!(report.verdict, RaceVerdict::NotApplicable(_)));
+        // R32 chooses its own ttl, and R45 has one that is long enough.
+        assert!(cannot || ["R32", "R45"].contains(&race.id), "{}: {said}", race.id);
+        if cannot && !said.contains("restarted") {
+            assert!(said.contains("this store's least is 100 ms"), "{}: {said}", race.id);
+        }
+        assert!(!report.trace().contains("promise_broken"), "{}", report.trace());
+    }
 }
 
 #[test]

@@ -236,7 +236,6 @@ impl RaceTarget {
 
 fn world(url: &StoreUrl) -> Result<Environment, Failure> {
     Environment::open(url).map_err(|error| match error {
-        EnvironmentError::BadInput(bad) => bad.into(),
         EnvironmentError::Store(error) => Failure::of_store(error, &url.to_string()),
         error => Failure::usage(error.to_string()),
     })

@@ -1,21 +1,28 @@
 //! Races about jobs.
 //!
-//! Nouns: every race has one job. A [`RaceWorker`](worker::RaceWorker) claims it, and [`HeldClaim`] is the claim as that worker knows
+//! Nouns: every race has one job. A [`RaceWorker`] claims it, and [`GrantedClaim`] is the claim as that worker knows
 //! it. What workers, operators and sweeps say is a [`JobCall`], and what is answered a [`JobReply`]; ours and the naive
-//! twin both speak [`JobProtocol`], so that one script runs either. The [`PaymentSink`](payment_sink::PaymentSink) is what effects reach.
+//! twin both speak [`JobProtocol`], so that one script runs either. The [`PaymentSink`](crate::fenced_resource::PaymentSink) is what effects reach.
 //!
 //! Deliberately absent: queues, priorities and schedules. Nothing about them is a race between holders.
 
 pub(crate) mod naive;
-pub(crate) mod ours;
-pub(crate) mod payment_sink;
+mod ours;
 mod record;
-pub(crate) mod worker;
+mod several;
+mod worker;
 
 use async_trait::async_trait;
 use fencehold_core::job::{AttemptOutcome, JobOptions, JobState};
 use fencehold_core::ledger::InDoubtPolicy;
-use fencehold_core::{HoldId, Owner};
+use fencehold_core::{HoldId, Key, Owner};
+
+use crate::actor::RaceActor;
+use crate::protocol::{Protocols, RaceCall};
+use crate::trace::Trace;
+
+/// One who works on the job, or acts upon it.
+pub(crate) type RaceWorker<'a> = RaceActor<'a, JobCall>;
 
 /// The terms of a claim.
 #[derive(Clone, Debug)]
@@ -27,7 +34,7 @@ pub(crate) struct ClaimTerms {
     pub(crate) wait_ms: u64,
 }
 
-/// What a claim was granted.
+/// A claim as its worker knows it.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct GrantedClaim {
     pub(crate) hold: HoldId,
@@ -39,26 +46,18 @@ pub(crate) struct GrantedClaim {
     pub(crate) remaining_ms: u64,
 }
 
-/// A claim as its worker knows it.
-#[derive(Clone, Debug)]
-pub(crate) struct HeldClaim {
-    pub(crate) hold: HoldId,
-    pub(crate) owner: Owner,
-    pub(crate) token: u64,
-}
-
 /// One call about the job, as data.
 #[derive(Clone, Debug)]
 pub(crate) enum JobCall {
     Claim(ClaimTerms),
-    Renew(HeldClaim),
-    Complete(HeldClaim, &'static str),
-    Fail(HeldClaim),
-    HandBack(HeldClaim),
+    Renew(GrantedClaim),
+    Complete(GrantedClaim, &'static str),
+    Fail(GrantedClaim),
+    HandBack(GrantedClaim),
     /// An effect is about to happen.
-    Announce(HeldClaim, &'static str, InDoubtPolicy),
+    Announce(GrantedClaim, &'static str, InDoubtPolicy),
     /// An effect has happened; a job of the kind `undo-NAME` undoes it.
-    Record(HeldClaim, &'static str),
+    Record(GrantedClaim, &'static str),
     Cancel {
         /// Without waiting for the holder.
         now: bool,
@@ -67,8 +66,24 @@ pub(crate) enum JobCall {
 }
 
 impl JobCall {
-    /// The name of the call, and of its message that changes something.
-    pub(crate) fn message(&self) -> &'static str {
+    /// The claim that the caller says it has.
+    pub(crate) fn claim(&self) -> Option<&GrantedClaim> {
+        match self {
+            JobCall::Renew(work)
+            | JobCall::Complete(work, _)
+            | JobCall::Fail(work)
+            | JobCall::HandBack(work)
+            | JobCall::Announce(work, ..)
+            | JobCall::Record(work, _) => Some(work),
+            JobCall::Claim(_) | JobCall::Cancel { .. } | JobCall::Sweep => None,
+        }
+    }
+}
+
+impl RaceCall for JobCall {
+    type Reply = JobReply;
+
+    fn message(&self) -> &'static str {
         match self {
             JobCall::Claim(_) => "claim",
             JobCall::Renew(_) => "renew",
@@ -82,26 +97,19 @@ impl JobCall {
         }
     }
 
-    /// The token that the call shows; 0: none.
-    pub(crate) fn token(&self) -> u64 {
-        match self {
-            JobCall::Renew(work)
-            | JobCall::Complete(work, _)
-            | JobCall::Fail(work)
-            | JobCall::HandBack(work)
-            | JobCall::Announce(work, ..)
-            | JobCall::Record(work, _) => work.token,
-            JobCall::Claim(_) | JobCall::Cancel { .. } | JobCall::Sweep => 0,
-        }
+    async fn perform(&self, protocols: &Protocols, who: &str) -> JobReply {
+        protocols.jobs.perform(who, self).await
+    }
+
+    fn record(&self, trace: &Trace, key: &Key, who: &str, told: &JobReply) {
+        record::record(trace, key, who, self, told);
     }
 }
 
 /// What is answered about the job.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) enum JobReply {
-    Claimed {
-        claim: GrantedClaim,
-    },
+    Claimed(GrantedClaim),
     /// There is no job that is ready.
     Nothing,
     Renewed {
@@ -142,7 +150,11 @@ pub(crate) enum JobReply {
 
 impl JobReply {
     pub(crate) fn is_claimed(&self) -> bool {
-        matches!(self, JobReply::Claimed { .. })
+        matches!(self, JobReply::Claimed(_))
+    }
+
+    pub(crate) fn is_renewed(&self) -> bool {
+        matches!(self, JobReply::Renewed { .. })
     }
 
     pub(crate) fn is_stale(&self) -> bool {
@@ -185,6 +197,4 @@ pub(crate) trait JobProtocol: Send + Sync {
     /// Undoes the next effect that is to be undone, and says which.
     async fn undo_next(&self, who: &str) -> Option<String>;
     async fn look(&self) -> Result<SeenJob, String>;
-    /// Forgets the job, also while it is running.
-    async fn remove(&self);
 }

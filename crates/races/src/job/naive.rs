@@ -14,11 +14,12 @@ use futures_channel::oneshot;
 
 use super::{ClaimTerms, GrantedClaim, JobCall, JobProtocol, JobReply, SeenJob};
 use crate::gate::MessageGate;
-use crate::trace::Trace;
+use crate::protocol::RaceCall as _;
 
-#[derive(Clone)]
+#[derive(Clone, Default)]
 struct NaiveJobRow {
-    state: JobState,
+    /// `None`: it is not there yet.
+    state: Option<JobState>,
     worker: Option<String>,
     deadline_ms: u64,
     ttl_ms: u64,
@@ -34,27 +35,14 @@ struct NaiveJobRow {
 pub(crate) struct NaiveJobs {
     clock: ManualClock,
     gate: Arc<MessageGate>,
-    trace: Arc<Trace>,
     row: Mutex<NaiveJobRow>,
     /// Those who stand in line until there is a job.
     line: Mutex<Vec<oneshot::Sender<()>>>,
 }
 
 impl NaiveJobs {
-    pub(crate) fn new(clock: ManualClock, gate: Arc<MessageGate>, trace: Arc<Trace>) -> Self {
-        let row = NaiveJobRow {
-            // Not there yet.
-            state: JobState::Scheduled,
-            worker: None,
-            deadline_ms: 0,
-            ttl_ms: 0,
-            claims: 0,
-            result: None,
-            completions: 0,
-            effects: Vec::new(),
-            undone: Vec::new(),
-        };
-        NaiveJobs { clock, gate, trace, row: Mutex::new(row), line: Mutex::default() }
+    pub(crate) fn new(clock: ManualClock, gate: Arc<MessageGate>) -> Self {
+        NaiveJobs { clock, gate, row: Mutex::default(), line: Mutex::default() }
     }
 
     fn row(&self) -> MutexGuard<'_, NaiveJobRow> {
@@ -75,14 +63,13 @@ impl NaiveJobs {
     }
 
     fn claimed(wish: &ClaimTerms, row: &NaiveJobRow) -> JobReply {
-        let claim = GrantedClaim {
+        JobReply::Claimed(GrantedClaim {
             hold: wish.hold,
             owner: wish.owner.clone(),
             token: row.claims,
             waited_ms: 0,
             remaining_ms: row.ttl_ms,
-        };
-        JobReply::Claimed { claim }
+        })
     }
 
     fn now_ms(&self) -> u64 {
@@ -92,27 +79,17 @@ impl NaiveJobs {
     /// What the caller makes of the row that it read. `Err`: it needs no message to know the answer.
     fn decide(&self, act: &JobCall, read: &NaiveJobRow) -> Result<(), JobReply> {
         let mine = |owner: &str| read.worker.as_deref() == Some(owner);
+        let running = read.state == Some(JobState::Running);
         match act {
-            JobCall::Claim(wish) if mine(wish.owner.as_str()) && read.state == JobState::Running => {
-                Err(Self::claimed(wish, read))
-            }
+            JobCall::Claim(wish) if running && mine(wish.owner.as_str()) => Err(Self::claimed(wish, read)),
             JobCall::Claim(_) => {
-                let dead = read.state == JobState::Running && read.deadline_ms <= self.now_ms();
-                if dead || read.state == JobState::Queued { Ok(()) } else { Err(JobReply::Nothing) }
+                let dead = running && read.deadline_ms <= self.now_ms();
+                if dead || read.state == Some(JobState::Queued) { Ok(()) } else { Err(JobReply::Nothing) }
             }
-            JobCall::Renew(work)
-            | JobCall::Complete(work, _)
-            | JobCall::Fail(work)
-            | JobCall::HandBack(work)
-            | JobCall::Announce(work, ..)
-            | JobCall::Record(work, _) => {
-                if mine(work.owner.as_str()) {
-                    Ok(())
-                } else {
-                    Err(JobReply::Stale { current: read.claims })
-                }
+            _ if act.claim().is_some_and(|claim| !mine(claim.owner.as_str())) => {
+                Err(JobReply::Stale { current: read.claims })
             }
-            JobCall::Cancel { .. } | JobCall::Sweep => Ok(()),
+            _ => Ok(()),
         }
     }
 
@@ -124,22 +101,22 @@ impl NaiveJobs {
         match act {
             JobCall::Claim(wish) => {
                 row.claims += 1;
-                row.state = JobState::Running;
+                row.state = Some(JobState::Running);
                 row.worker = Some(wish.owner.to_string());
                 (row.deadline_ms, row.ttl_ms) = (now_ms + wish.ttl_ms, wish.ttl_ms);
                 Self::claimed(wish, &row)
             }
             JobCall::Renew(_) => {
                 *row = NaiveJobRow { deadline_ms: now_ms + read.ttl_ms, ..read.clone() };
-                JobReply::Renewed { cancel_requested: read.state == JobState::Cancelled }
+                JobReply::Renewed { cancel_requested: read.state == Some(JobState::Cancelled) }
             }
             JobCall::Complete(_, result) => {
-                (row.state, row.result) = (JobState::Completed, Some((*result).to_owned()));
+                (row.state, row.result) = (Some(JobState::Completed), Some((*result).to_owned()));
                 row.completions += 1;
                 stands(JobState::Completed)
             }
             JobCall::Fail(_) | JobCall::HandBack(_) => {
-                (row.state, row.worker) = (JobState::Queued, None);
+                (row.state, row.worker) = (Some(JobState::Queued), None);
                 stands(JobState::Queued)
             }
             JobCall::Announce(..) => JobReply::Go,
@@ -148,13 +125,13 @@ impl NaiveJobs {
                 JobReply::Recorded
             }
             JobCall::Cancel { .. } => {
-                row.state = JobState::Cancelled;
+                row.state = Some(JobState::Cancelled);
                 row.undone = row.effects.iter().rev().cloned().collect();
                 stands(JobState::Cancelled)
             }
             JobCall::Sweep => {
-                if read.state == JobState::Running && read.deadline_ms <= now_ms {
-                    (row.state, row.worker) = (JobState::Queued, None);
+                if read.state == Some(JobState::Running) && read.deadline_ms <= now_ms {
+                    (row.state, row.worker) = (Some(JobState::Queued), None);
                 }
                 JobReply::Swept
             }
@@ -165,7 +142,7 @@ impl NaiveJobs {
 #[async_trait]
 impl JobProtocol for NaiveJobs {
     async fn put(&self, _: JobOptions) -> Result<(), String> {
-        self.row().state = JobState::Queued;
+        self.row().state = Some(JobState::Queued);
         for waiting in self.line().drain(..) {
             let _ = waiting.send(());
         }
@@ -188,12 +165,10 @@ impl JobProtocol for NaiveJobs {
         if let Err(told) = self.decide(act, &read) {
             return told;
         }
-        let carried = self
-            .gate
-            .carry(&self.trace, who, act.message(), || ready(self.write(act, &read)));
-        match carried.await {
-            Some(JobReply::Claimed { claim }) => {
-                JobReply::Claimed { claim: GrantedClaim { waited_ms: stood_ms, ..claim } }
+        let write = || ready(self.write(act, &read));
+        match self.gate.carry(who, act.message(), act.message(), write).await {
+            Some(JobReply::Claimed(claim)) => {
+                JobReply::Claimed(GrantedClaim { waited_ms: stood_ms, ..claim })
             }
             told => told.unwrap_or(JobReply::Unheard),
         }
@@ -209,11 +184,11 @@ impl JobProtocol for NaiveJobs {
 
     async fn look(&self) -> Result<SeenJob, String> {
         let row = self.row().clone();
-        let live = row.state == JobState::Running && self.now_ms() < row.deadline_ms;
-        let dead = row.state == JobState::Running && !live;
+        let running = row.state == Some(JobState::Running);
+        let live = running && self.now_ms() < row.deadline_ms;
         Ok(SeenJob {
             // A row whose time is up is there for the taking.
-            state: if dead { JobState::Queued } else { row.state },
+            state: row.state.filter(|_| live || !running).unwrap_or(JobState::Queued),
             worker: row.worker.filter(|_| live),
             remaining_ms: row.deadline_ms.saturating_sub(self.now_ms()),
             result: row.result,
@@ -221,6 +196,4 @@ impl JobProtocol for NaiveJobs {
             undone: row.undone,
         })
     }
-
-    async fn remove(&self) {}
 }

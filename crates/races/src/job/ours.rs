@@ -1,74 +1,54 @@
 //! Fencehold's own jobs: every call is one message, because check and write are one step.
 
-use std::sync::Arc;
-
 use async_trait::async_trait;
+use fencehold_contract::StoreError;
 use fencehold_contract::job::{
     AttemptLedgerEntry, AttemptRef, AttemptReport, ChangeJobsRequest, ClaimJobsRequest, JobAction, JobDetail,
     JobSelector, JobStore, LedgerEntry, LedgerResponse, NewJob, Report,
 };
-use fencehold_contract::{CallContext, LeaseStore, StoreError};
 use fencehold_core::job::{
-    AttemptOutcome, EffectName, JobId, JobKind, JobOptions, JobRefusal, QueueName, ReportedAttempt,
+    AttemptOutcome, AttemptRenewal, EffectName, JobKind, JobOptions, JobRefusal, QueueName, ReportedAttempt,
 };
 use fencehold_core::ledger::{Compensation, EffectState, idempotency_key};
 use fencehold_core::ttl::GrantedTerm;
 use fencehold_core::{HoldId, Owner, Token};
-use fencehold_test_store::TestStore;
 
-use super::{GrantedClaim, HeldClaim, JobCall, JobProtocol, JobReply, SeenJob};
-use crate::gate::MessageGate;
-use crate::ours::LOOK;
-use crate::trace::Trace;
+use super::{GrantedClaim, JobCall, JobProtocol, JobReply, SeenJob};
+use crate::ours::{LOOK, RealStore};
+use crate::protocol::RaceCall as _;
 
-/// Workers that use a real store.
-pub(crate) struct OurJobs {
-    pub(crate) test_store: Arc<dyn TestStore>,
-    pub(crate) call: CallContext,
-    pub(crate) gate: Arc<MessageGate>,
-    pub(crate) trace: Arc<Trace>,
-    pub(crate) job: JobId,
-    /// Where the job stands, and where the jobs stand that undo its effects.
-    pub(crate) queue: QueueName,
-    pub(crate) undo_queue: QueueName,
-    /// The hold id of the undo; a claim that is over may use it again.
-    pub(crate) undo_holds: Vec<HoldId>,
-}
-
-impl OurJobs {
-    /// `A` has one handle, everybody else the other, as two processes have.
-    fn store(&self, who: &str) -> Arc<dyn LeaseStore> {
-        if who == "A" { self.test_store.store() } else { self.test_store.other() }
+impl RealStore {
+    fn attempt(&self, work: &GrantedClaim) -> AttemptRef {
+        AttemptRef { job_id: self.names.job, hold_id: work.hold, token: Token::new(work.token) }
     }
 
-    fn attempt(&self, work: &HeldClaim) -> AttemptRef {
-        AttemptRef { job_id: self.job, hold_id: work.hold, token: Token::new(work.token) }
-    }
-
-    async fn deliver(&self, who: &str, act: &JobCall) -> JobReply {
+    async fn deliver_job(&self, who: &str, act: &JobCall) -> JobReply {
         let store = self.store(who);
         let Some(jobs) = store.jobs() else { return JobReply::Other("the store keeps no jobs".to_owned()) };
         let told = match act {
             JobCall::Claim(wish) => {
                 let request = ClaimJobsRequest {
                     wait_ms: wish.wait_ms,
-                    ..claim(&self.queue, wish.hold, wish.owner.clone(), wish.ttl_ms)
+                    ..claim(&self.names.queue, wish.hold, wish.owner.clone(), wish.ttl_ms)
                 };
                 jobs.claim(&self.call, request).await.map(|claimed| match claimed.jobs.first() {
                     None => JobReply::Nothing,
-                    Some(job) => {
-                        let claim = GrantedClaim {
-                            hold: wish.hold,
-                            owner: wish.owner.clone(),
-                            token: job.token.get(),
-                            waited_ms: claimed.waited_ms,
-                            remaining_ms: job.remaining_ms,
-                        };
-                        JobReply::Claimed { claim }
-                    }
+                    Some(job) => JobReply::Claimed(GrantedClaim {
+                        hold: wish.hold,
+                        owner: wish.owner.clone(),
+                        token: job.token.get(),
+                        waited_ms: claimed.waited_ms,
+                        remaining_ms: job.remaining_ms,
+                    }),
                 })
             }
-            JobCall::Renew(work) => self.renew(jobs, work).await,
+            JobCall::Renew(work) => {
+                let renewed = jobs.renew_attempts(&self.call, vec![self.attempt(work)]).await;
+                let told = |renewal: AttemptRenewal| JobReply::Renewed {
+                    cancel_requested: renewal.cancel_requested,
+                };
+                renewed.map(|renewed| self.first(renewed.results, told))
+            }
             JobCall::Complete(work, result) => {
                 let result = Some(serde_json::json!(result).to_string().into());
                 self.report(jobs, work, Report::Complete { result }).await
@@ -86,7 +66,7 @@ impl OurJobs {
             JobCall::Record(work, name) => {
                 let undo = Compensation {
                     kind: kind(&format!("undo-{name}")),
-                    queue: Some(self.undo_queue.clone()),
+                    queue: Some(self.names.undo_queue.clone()),
                     payload: "{}".into(),
                 };
                 let act =
@@ -95,39 +75,34 @@ impl OurJobs {
             }
             JobCall::Cancel { now } => self.cancel(jobs, who, *now).await,
             // No store sweeps on request: what arrives is a look at the job, as with leases.
-            JobCall::Sweep => jobs.get_job(&self.call, self.job).await.map(|_| JobReply::Looked),
+            JobCall::Sweep => jobs.get_job(&self.call, self.names.job).await.map(|_| JobReply::Looked),
         };
-        told.unwrap_or_else(failed)
-    }
-
-    async fn renew(&self, jobs: &dyn JobStore, work: &HeldClaim) -> Result<JobReply, StoreError> {
-        let renewed = jobs.renew_attempts(&self.call, vec![self.attempt(work)]).await?;
-        let told = |renewal: fencehold_core::job::AttemptRenewal| JobReply::Renewed {
-            cancel_requested: renewal.cancel_requested,
-        };
-        Ok(first(renewed.results, told))
+        told.unwrap_or_else(|error| match error {
+            StoreError::OutcomeUnknown { .. } => JobReply::Unheard,
+            other => JobReply::Other(self.explain(&other)),
+        })
     }
 
     async fn report(
         &self,
         jobs: &dyn JobStore,
-        by: &HeldClaim,
+        by: &GrantedClaim,
         word: Report,
     ) -> Result<JobReply, StoreError> {
         let report = AttemptReport { attempt: self.attempt(by), report: word };
         let answers = jobs.report(&self.call, vec![report]).await?;
-        Ok(first(answers, |ReportedAttempt { state, late, .. }| JobReply::Stands { state, late }))
+        Ok(self.first(answers, |ReportedAttempt { state, late, .. }| JobReply::Stands { state, late }))
     }
 
     async fn enter(
         &self,
         jobs: &dyn JobStore,
-        work: &HeldClaim,
+        work: &GrantedClaim,
         act: LedgerEntry,
     ) -> Result<JobReply, StoreError> {
         let entry = AttemptLedgerEntry { attempt: self.attempt(work), entry: act };
         let answers = jobs.write_effects(&self.call, vec![entry]).await?;
-        Ok(first(answers, |answer| match answer {
+        Ok(self.first(answers, |answer| match answer {
             LedgerResponse::Proceed {} => JobReply::Go,
             LedgerResponse::Recorded { .. } => JobReply::Recorded,
             LedgerResponse::InDoubt {} => JobReply::InDoubt,
@@ -138,35 +113,56 @@ impl OurJobs {
     async fn cancel(&self, jobs: &dyn JobStore, who: &str, now: bool) -> Result<JobReply, StoreError> {
         let by = Owner::new(who).map_err(StoreError::from)?;
         let action = JobAction::Cancel { reason: None, force: now };
-        let selector = JobSelector::Ids { job_ids: vec![self.job] };
+        let selector = JobSelector::Ids { job_ids: vec![self.names.job] };
         let request = ChangeJobsRequest::new(selector, action, by);
         let outcomes = jobs.change_jobs(&self.call, request).await?.results;
-        Ok(first(outcomes.into_iter().map(|item| item.result).collect(), |state| JobReply::Stands {
-            state,
-            late: false,
-        }))
+        let outcomes = outcomes.into_iter().map(|item| item.result).collect();
+        Ok(self.first(outcomes, |state| JobReply::Stands { state, late: false }))
+    }
+
+    fn first<T>(&self, answers: Vec<Result<T, JobRefusal>>, told: impl FnOnce(T) -> JobReply) -> JobReply {
+        match answers.into_iter().next() {
+            Some(Ok(answer)) => told(answer),
+            Some(Err(JobRefusal::Stale { current_token: current, .. })) => {
+                JobReply::Stale { current: current.get() }
+            }
+            Some(Err(JobRefusal::Over { outcome: how, .. })) => JobReply::Over { how },
+            Some(Err(JobRefusal::Finished { state })) => JobReply::Finished { state },
+            Some(Err(refusal)) => JobReply::Other(self.explain_refusal(&refusal)),
+            None => JobReply::Other("no answer for one item".to_owned()),
+        }
+    }
+
+    /// The same as [`RealStore::explain`], of one item.
+    pub(super) fn explain_refusal(&self, refusal: &JobRefusal) -> String {
+        if matches!(refusal, JobRefusal::BadInput(_) | JobRefusal::LimitReached { .. }) {
+            self.gate.trace.cannot_arrange(refusal);
+        }
+        refusal.to_string()
     }
 }
 
 #[async_trait]
-impl JobProtocol for OurJobs {
+impl JobProtocol for RealStore {
     async fn put(&self, terms: JobOptions) -> Result<(), String> {
         let store = self.test_store.store();
         let jobs = store.jobs().ok_or("it keeps no jobs")?;
-        let job = NewJob { options: terms, ..NewJob::new(self.job, self.queue.clone(), kind("work"), "{}") };
-        let answers = jobs.enqueue(&self.call, vec![job]).await.map_err(|error| error.to_string())?;
+        let (id, queue) = (self.names.job, self.names.queue.clone());
+        let job = NewJob { options: terms, ..NewJob::new(id, queue, kind("work"), "{}") };
+        let answers = jobs
+            .enqueue(&self.call, vec![job])
+            .await
+            .map_err(|error| self.explain(&error))?;
         match answers.into_iter().next() {
             Some(Ok(_)) => Ok(()),
-            Some(Err(refusal)) => Err(refusal.to_string()),
+            Some(Err(refusal)) => Err(self.explain_refusal(&refusal)),
             None => Err("no answer for one job".to_owned()),
         }
     }
 
     async fn perform(&self, who: &str, act: &JobCall) -> JobReply {
         let shown = if matches!(act, JobCall::Sweep) { LOOK } else { act.message() };
-        let carried = self
-            .gate
-            .carry_as(&self.trace, who, act.message(), shown, || self.deliver(who, act));
+        let carried = self.gate.carry(who, act.message(), shown, || self.deliver_job(who, act));
         carried.await.unwrap_or(JobReply::Unheard)
     }
 
@@ -174,7 +170,7 @@ impl JobProtocol for OurJobs {
         let store = self.test_store.other();
         let Some(jobs) = store.jobs() else { return 0 };
         let queues = jobs.list_queues(&self.call).await.unwrap_or_default();
-        let queue = queues.into_iter().find(|view| view.name == self.queue);
+        let queue = queues.into_iter().find(|view| view.name == self.names.queue);
         queue.map_or(0, |view| usize::try_from(view.waiting_claim_count).unwrap_or(usize::MAX))
     }
 
@@ -183,7 +179,7 @@ impl JobProtocol for OurJobs {
     }
 
     fn idempotency_key(&self, name: &str) -> Option<String> {
-        Some(idempotency_key(self.job, &effect(name)))
+        Some(idempotency_key(self.names.job, &effect(name)))
     }
 
     async fn undo_next(&self, who: &str) -> Option<String> {
@@ -192,7 +188,7 @@ impl JobProtocol for OurJobs {
         let owner = Owner::new(who).ok()?;
         let undone = self.look().await.ok()?.undone.len();
         let hold = *self.undo_holds.get(undone)?;
-        let request = claim(&self.undo_queue, hold, owner, self.test_store.ttl_ms());
+        let request = claim(&self.names.undo_queue, hold, owner, self.test_store.ttl_ms());
         let job = jobs.claim(&self.call, request).await.ok()?.jobs.pop()?;
         let attempt = AttemptRef { job_id: job.id, hold_id: hold, token: job.token };
         let done = AttemptReport { attempt, report: Report::Complete { result: None } };
@@ -203,7 +199,10 @@ impl JobProtocol for OurJobs {
     async fn look(&self) -> Result<SeenJob, String> {
         let store = self.test_store.other();
         let jobs = store.jobs().ok_or("it keeps no jobs")?;
-        let found = jobs.get_job(&self.call, self.job).await.map_err(|error| error.to_string())?;
+        let found = jobs
+            .get_job(&self.call, self.names.job)
+            .await
+            .map_err(|error| self.explain(&error))?;
         let JobDetail { job, result, attempts, effects, .. } = found.ok_or("the job is gone")?;
         let completed =
             |how: AttemptOutcome| matches!(how, AttemptOutcome::Completed | AttemptOutcome::CompletedLate);
@@ -221,52 +220,18 @@ impl JobProtocol for OurJobs {
                 .collect(),
         })
     }
-
-    async fn remove(&self) {
-        let store = self.test_store.store();
-        let (Some(jobs), Ok(by)) = (store.jobs(), Owner::new("race")) else { return };
-        let action = JobAction::Delete { force: true };
-        let selector = JobSelector::Ids { job_ids: vec![self.job] };
-        let request = ChangeJobsRequest::new(selector, action, by);
-        // A race that never had a job has nothing to remove.
-        let _ = jobs.change_jobs(&self.call, request).await;
-    }
 }
 
 /// One job, without waiting.
-fn claim(queue: &QueueName, hold: HoldId, owner: Owner, ttl_ms: u64) -> ClaimJobsRequest {
+pub(super) fn claim(queue: &QueueName, hold: HoldId, owner: Owner, ttl_ms: u64) -> ClaimJobsRequest {
     let queues = vec![(queue.clone(), 1)];
     ClaimJobsRequest { queues, limit: 1, hold_id: hold, owner, ttl_ms, wait_ms: 0, waited_before_ms: 0 }
 }
 
-fn kind(name: &str) -> JobKind {
+pub(super) fn kind(name: &str) -> JobKind {
     JobKind::new(name).expect("a short name without control characters")
 }
 
-fn effect(name: &str) -> EffectName {
+pub(super) fn effect(name: &str) -> EffectName {
     EffectName::new(name).expect("a short name without control characters")
-}
-
-fn failed(error: StoreError) -> JobReply {
-    match error {
-        StoreError::OutcomeUnknown { .. } => JobReply::Unheard,
-        other => JobReply::Other(other.to_string()),
-    }
-}
-
-fn refused(refusal: JobRefusal) -> JobReply {
-    match refusal {
-        JobRefusal::Stale { current_token: current, .. } => JobReply::Stale { current: current.get() },
-        JobRefusal::Over { outcome: how, .. } => JobReply::Over { how },
-        JobRefusal::Finished { state } => JobReply::Finished { state },
-        other => JobReply::Other(other.to_string()),
-    }
-}
-
-fn first<T>(answers: Vec<Result<T, JobRefusal>>, told: impl FnOnce(T) -> JobReply) -> JobReply {
-    match answers.into_iter().next() {
-        Some(Ok(answer)) => told(answer),
-        Some(Err(refusal)) => refused(refusal),
-        None => JobReply::Other("no answer for one item".to_owned()),
-    }
 }

@@ -3,11 +3,13 @@
 use fencehold_core::Key;
 
 use super::{JobCall, JobReply};
+use crate::protocol::RaceCall as _;
 use crate::trace::{Trace, fields};
 
 /// Writes down what was answered.
 pub(super) fn record(trace: &Trace, key: &Key, who: &str, act: &JobCall, told: &JobReply) {
-    let (key, call, shown) = (key.as_str(), act.message(), act.token());
+    let (key, call) = (key.as_str(), act.message());
+    let shown = act.claim().map_or(0, |claim| claim.token);
     let blocked = |current: u64, reason: String| {
         let says = format!("{call} under token {shown} refused: {reason}");
         let fields =
@@ -15,7 +17,7 @@ pub(super) fn record(trace: &Trace, key: &Key, who: &str, act: &JobCall, told: &
         trace.event(who, says, "stale_write_blocked", fields);
     };
     match told {
-        JobReply::Claimed { claim } => {
+        JobReply::Claimed(claim) => {
             let (token, owner) = (claim.token, claim.owner.as_str());
             let fields = fields!(key: key, token: token, owner: owner);
             trace.event(who, format!("has it: token {token}"), "lease_acquired", fields);

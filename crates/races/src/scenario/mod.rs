@@ -1,54 +1,35 @@
-//! The races, one file each, and one line each in the list. A new one is its file and its two lines here.
+//! The races, by subject, and one line each in the list.
 
-mod r01_delete_after_reclaim;
-mod r02_double_reclaim;
-mod r03_job_renew_against_sweep;
-mod r03_renew_against_sweep;
-mod r04_renew_against_revoke;
-mod r05_stale_sweeper;
-mod r06_complete_after_takeover;
-mod r06_job_complete_after_takeover;
-mod r07_complete_after_expiry;
-mod r08_job_steal_back;
-mod r08_steal_back;
-mod r09_job_same_worker_two_attempts;
-mod r09_same_worker_two_attempts;
-mod r10_job_reused_name;
-mod r10_reused_name;
-mod r11_revoke_against_renewal_in_flight;
-mod r12_job_hand_back_against_own_heartbeat;
-mod r12_release_against_own_heartbeat;
-mod r13_job_lost_answer_of_claim;
-mod r13_lost_answer_of_acquire;
-mod r14_grant_for_nobody;
-mod r15_complete_twice;
-mod r15_job_complete_twice;
-mod r16_complete_then_fail;
-mod r17_crash_between_effect_and_record;
-mod r18_fence_unseen;
-mod r19_wait_then_grant;
-mod r20_wall_clock_forward;
-mod r21_wall_clock_back;
-mod r23_job_restart;
-mod r23_restart;
-mod r24_backup_put_back;
-mod r28_job_two_claimers_and_a_sweep;
-mod r28_two_claimers_and_a_sweep;
-mod r29_mass_expiry;
-mod r31_poison_job;
-mod r32_different_ttl;
-mod r33_cancel_against_complete;
-mod r34_other_tenants_hold;
-mod r36_collected_key;
-mod r40_cancel_in_the_middle;
-mod r42_wall_clock_back_over_a_ready_job;
-mod r43_clock_forward_while_a_claim_waits;
-mod r45_answer_too_large;
-mod r47_owners_that_live_for_a_second;
+mod clock;
+mod identity;
+mod job_end;
+mod lost_message;
+mod renewal;
+mod retention;
+mod takeover;
+mod volume;
 
 use std::fmt;
 
+use fencehold_core::job::JobOptions;
+use fencehold_test_store::TestCapability;
+
 use crate::script::{Script, ScriptResult};
+
+/// What scripts are made of.
+mod prelude {
+    pub(super) use fencehold_core::job::{JobId, JobOptions, JobState};
+    pub(super) use fencehold_core::lease::LeaseOutcome;
+    pub(super) use fencehold_core::ledger::InDoubtPolicy;
+    pub(super) use fencehold_test_store::TestCapability::{
+        Advances, Collects, MovesTime, MovesWall, NoticesLeaving, OwnClock, Restarts,
+    };
+
+    pub(super) use super::{JOB_RACE, LEASE_RACE, RACE_OF_JOBS, Race};
+    pub(super) use crate::gate::MessageFate;
+    pub(super) use crate::job::{JobCall, JobReply};
+    pub(super) use crate::protocol::{AcquireTerms, HeldLease, LeaseCall, LeaseReply};
+}
 
 /// One race: the schedule, the promise at stake, and the script that arranges it.
 #[derive(Clone, Copy)]
@@ -66,14 +47,54 @@ pub struct Race {
     pub must_hold: &'static str,
     /// How the naive twin breaks under the same schedule, where there is one.
     pub naive: Option<&'static str>,
-    pub(crate) script: fn(&Script) -> ScriptResult,
+    /// What the store must be able to show.
+    needs: &'static [TestCapability],
+    subject: RaceSubject,
+    script: fn(&Script) -> ScriptResult,
 }
+
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum RaceSubject {
+    Leases,
+    /// Jobs, which the script enqueues.
+    Jobs,
+    /// One job, which is there when the script begins.
+    OneJob,
+}
+
+/// What races of leases have in common.
+const LEASE_RACE: Race = Race {
+    id: "",
+    name: "",
+    promise: "",
+    schedule: "",
+    must_hold: "",
+    naive: None,
+    needs: &[],
+    subject: RaceSubject::Leases,
+    script: |_| Ok(()),
+};
+/// What races of one job have in common.
+const JOB_RACE: Race = Race { subject: RaceSubject::OneJob, ..LEASE_RACE };
+/// What races of jobs have in common that their scripts enqueue.
+const RACE_OF_JOBS: Race = Race { subject: RaceSubject::Jobs, ..LEASE_RACE };
 
 impl Race {
     /// Whether it needs a store that keeps jobs.
     pub fn is_about_jobs(&self) -> bool {
-        self.id.ends_with("-job")
-            || ["R07", "R16", "R17", "R31", "R33", "R40", "R42", "R43", "R45", "R47"].contains(&self.id)
+        self.subject != RaceSubject::Leases
+    }
+
+    /// Arranges it, where it can be arranged.
+    pub(crate) fn play(&self, script: &Script) -> ScriptResult {
+        self.needs.iter().try_for_each(|capability| script.needs(*capability))?;
+        if self.is_about_jobs() {
+            script.keeps_jobs()?;
+        }
+        if self.subject == RaceSubject::OneJob {
+            script.has_a_job(JobOptions::default())?;
+        }
+        (self.script)(script)
     }
 }
 
@@ -85,51 +106,51 @@ impl fmt::Debug for Race {
 
 /// Every race that can be arranged from outside a store.
 pub const RACES: &[Race] = &[
-    r01_delete_after_reclaim::RACE,
-    r02_double_reclaim::RACE,
-    r03_renew_against_sweep::RACE,
-    r03_job_renew_against_sweep::RACE,
-    r04_renew_against_revoke::RACE,
-    r05_stale_sweeper::RACE,
-    r06_complete_after_takeover::RACE,
-    r06_job_complete_after_takeover::RACE,
-    r07_complete_after_expiry::RACE,
-    r08_steal_back::RACE,
-    r08_job_steal_back::RACE,
-    r09_same_worker_two_attempts::RACE,
-    r09_job_same_worker_two_attempts::RACE,
-    r10_reused_name::RACE,
-    r10_job_reused_name::RACE,
-    r11_revoke_against_renewal_in_flight::RACE,
-    r12_release_against_own_heartbeat::RACE,
-    r12_job_hand_back_against_own_heartbeat::RACE,
-    r13_lost_answer_of_acquire::RACE,
-    r13_job_lost_answer_of_claim::RACE,
-    r14_grant_for_nobody::RACE,
-    r15_complete_twice::RACE,
-    r15_job_complete_twice::RACE,
-    r16_complete_then_fail::RACE,
-    r17_crash_between_effect_and_record::RACE,
-    r18_fence_unseen::RACE,
-    r19_wait_then_grant::RACE,
-    r20_wall_clock_forward::RACE,
-    r21_wall_clock_back::RACE,
-    r23_restart::RACE,
-    r23_job_restart::RACE,
-    r24_backup_put_back::RACE,
-    r28_two_claimers_and_a_sweep::RACE,
-    r28_job_two_claimers_and_a_sweep::RACE,
-    r29_mass_expiry::RACE,
-    r31_poison_job::RACE,
-    r32_different_ttl::RACE,
-    r33_cancel_against_complete::RACE,
-    r34_other_tenants_hold::RACE,
-    r36_collected_key::RACE,
-    r40_cancel_in_the_middle::RACE,
-    r42_wall_clock_back_over_a_ready_job::RACE,
-    r43_clock_forward_while_a_claim_waits::RACE,
-    r45_answer_too_large::RACE,
-    r47_owners_that_live_for_a_second::RACE,
+    takeover::R01,
+    takeover::R02,
+    renewal::R03,
+    renewal::R03_JOB,
+    renewal::R04,
+    takeover::R05,
+    takeover::R06,
+    takeover::R06_JOB,
+    lost_message::R07,
+    renewal::R08,
+    renewal::R08_JOB,
+    identity::R09,
+    identity::R09_JOB,
+    identity::R10,
+    identity::R10_JOB,
+    renewal::R11,
+    renewal::R12,
+    renewal::R12_JOB,
+    lost_message::R13,
+    lost_message::R13_JOB,
+    lost_message::R14,
+    lost_message::R15,
+    lost_message::R15_JOB,
+    lost_message::R16,
+    job_end::R17,
+    takeover::R18,
+    lost_message::R19,
+    clock::R20,
+    clock::R21,
+    retention::R23,
+    retention::R23_JOB,
+    retention::R24,
+    takeover::R28,
+    takeover::R28_JOB,
+    volume::R29,
+    job_end::R31,
+    clock::R32,
+    job_end::R33,
+    identity::R34,
+    retention::R36,
+    job_end::R40,
+    clock::R42,
+    clock::R43,
+    volume::R45,
+    retention::R47,
 ];
 
 /// The race of this number, in upper or lower case.

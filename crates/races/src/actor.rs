@@ -137,10 +137,6 @@ impl<'a> RaceActor<'a> {
         self.does(LeaseCall::Release(lease.clone()))
     }
 
-    pub(crate) fn revokes(&self) -> LeaseReply {
-        self.does(LeaseCall::Revoke(self.script.key.clone()))
-    }
-
     pub(crate) fn completes(&self, lease: &HeldLease, result: &'static str) -> LeaseReply {
         self.does(LeaseCall::Complete(lease.clone(), result))
     }

@@ -3,12 +3,11 @@
 use std::sync::{Arc, Mutex, PoisonError};
 
 use async_trait::async_trait;
-use fencehold_contract::job::{ChangeJobsRequest, JobAction, JobFilter, JobSelector, JobStore};
+use fencehold_contract::job::{ChangeJobsRequest, JobAction, JobFilter, JobSelector};
 use fencehold_contract::{
     AcquireLeaseRequest, AdvancedStore, CallContext, HoldRef, LeaseStore, RevokeLeasesRequest, RevokeTarget,
     StoreError,
 };
-use fencehold_core::job::QueueName;
 use fencehold_core::lease::LeaseRenewal;
 use fencehold_core::limits::ADVANCE_BY;
 use fencehold_core::{HoldId, Key, Namespace, Owner, Reason, Refusal, Token};
@@ -24,6 +23,9 @@ use crate::protocol::{HeldLease, LeaseCall, LeaseProtocol, LeaseReply, RaceCall,
 /// elsewhere one may run at any time.
 pub(crate) const LOOK: &str = "look at it";
 
+/// How often a store that does not answer in time is asked to remove what a race has made.
+const REMOVALS_MAX: usize = 5;
+
 /// Actors that use a real store.
 pub(crate) struct RealStore {
     pub(crate) test_store: Arc<dyn TestStore>,
@@ -33,8 +35,10 @@ pub(crate) struct RealStore {
     pub(crate) names: RaceNames,
     /// The hold ids of the undo; a claim that is over may use one again.
     pub(crate) undo_holds: Vec<HoldId>,
-    /// The leases that were granted, also those of which no actor heard.
-    pub(crate) granted: Mutex<Vec<HoldRef>>,
+    /// The hold ids under which keys were asked for: one of them may hold the key at the end.
+    pub(crate) asked: Mutex<Vec<HoldId>>,
+    /// Whether the store is in use.
+    pub(crate) live: bool,
 }
 
 impl RealStore {
@@ -62,17 +66,15 @@ impl RealStore {
         status.ok().map(|status| status.held_count)
     }
 
-    /// What an error says. If the store does not accept what the race needs, the race cannot be arranged there.
+    /// What an error says. If the store does not accept what the race needs, the race cannot be arranged there; neither can it
+    /// where a store that is in use lacks room, rights or a connection.
     pub(crate) fn explain(&self, error: &StoreError) -> String {
-        let not_accepted = matches!(
-            error,
-            StoreError::BadInput(_)
-                | StoreError::LimitReached { .. }
-                | StoreError::Unsupported { .. }
-                | StoreError::Unauthorized { .. }
-                | StoreError::Forbidden { .. }
-        );
-        if not_accepted {
+        let cannot = match error {
+            StoreError::BadInput(_) | StoreError::Unsupported { .. } => true,
+            StoreError::Refused { .. } | StoreError::QueueNotEmpty { .. } => false,
+            _ => self.live,
+        };
+        if cannot {
             self.gate.trace.cannot_arrange(error);
         }
         error.to_string()
@@ -82,38 +84,42 @@ impl RealStore {
     /// it remove ends by itself.
     pub(crate) async fn remove_all(&self) {
         let store = self.test_store.store();
-        let _ = self.release_held(&*store).await;
-        if let (Some(jobs), Ok(by)) = (store.jobs(), Owner::new("race")) {
-            let queues = jobs.list_queues(&self.call).await.unwrap_or_default();
-            let made = [&self.names.queue, &self.names.undo_queue];
-            for queue in queues.into_iter().map(|view| view.name).filter(|name| made.contains(&name)) {
-                let _ = self.delete_queue(jobs, queue, by.clone()).await;
+        for _ in 0..REMOVALS_MAX {
+            let (released, removed) = (self.release_held(&*store).await, self.delete_queues(&*store).await);
+            if released.and(removed).is_ok() {
+                return;
             }
         }
     }
 
     async fn release_held(&self, store: &dyn LeaseStore) -> Result<(), StoreError> {
-        let Some(view) = store.get(&self.call, self.names.key.clone()).await? else { return Ok(()) };
-        let granted = self.granted.lock().unwrap_or_else(PoisonError::into_inner).clone();
-        let newest = granted
-            .into_iter()
-            .find(|hold| hold.key == view.key && hold.token == view.token);
-        if let (Some(_), Some(held)) = (view.holder, newest) {
+        let asked = self.asked.lock().unwrap_or_else(PoisonError::into_inner).clone();
+        for hold_id in asked.into_iter().rev() {
+            let view = store.get(&self.call, self.names.key.clone()).await?;
+            let Some(view) = view.filter(|view| view.holder.is_some()) else { return Ok(()) };
+            let held = HoldRef { key: view.key, hold_id, token: view.token };
             store.release(&self.call, vec![held]).await?;
         }
         Ok(())
     }
 
-    async fn delete_queue(&self, jobs: &dyn JobStore, queue: QueueName, by: Owner) -> Result<(), StoreError> {
-        let filter = JobFilter { queue: Some(queue.clone()), ..JobFilter::default() };
-        let (selector, action) = (JobSelector::Filter { filter }, JobAction::Delete { force: true });
-        let mut request = ChangeJobsRequest::new(selector, action, by.clone());
-        loop {
-            request.cursor = jobs.change_jobs(&self.call, request.clone()).await?.next_cursor;
-            if request.cursor.is_none() {
-                return jobs.delete_queue(&self.call, queue, by).await.map(drop);
+    async fn delete_queues(&self, store: &dyn LeaseStore) -> Result<(), StoreError> {
+        let Some(jobs) = store.jobs() else { return Ok(()) };
+        let (by, made) = (Owner::new("race")?, [&self.names.queue, &self.names.undo_queue]);
+        let queues = jobs.list_queues(&self.call).await?.into_iter().map(|view| view.name);
+        for queue in queues.filter(|name| made.contains(&name)) {
+            let filter = JobFilter { queue: Some(queue.clone()), ..JobFilter::default() };
+            let (selector, action) = (JobSelector::Filter { filter }, JobAction::Delete { force: true });
+            let mut request = ChangeJobsRequest::new(selector, action, by.clone());
+            loop {
+                request.cursor = jobs.change_jobs(&self.call, request.clone()).await?.next_cursor;
+                if request.cursor.is_none() {
+                    break;
+                }
             }
+            jobs.delete_queue(&self.call, queue, by.clone()).await?;
         }
+        Ok(())
     }
 
     async fn deliver(&self, who: &str, act: &LeaseCall) -> LeaseReply {
@@ -125,18 +131,16 @@ impl RealStore {
                     hold_id_age_ms: wish.hold_age_ms,
                     ..AcquireLeaseRequest::new(wish.key.clone(), wish.hold, wish.owner.clone(), wish.ttl_ms)
                 };
+                self.asked.lock().unwrap_or_else(PoisonError::into_inner).push(wish.hold);
                 store.acquire(call, request).await.map(|acquired| {
-                    let lease = HeldLease {
+                    LeaseReply::Granted(HeldLease {
                         key: acquired.key,
                         hold: wish.hold,
                         owner: wish.owner.clone(),
                         token: acquired.grant.token.get(),
                         remaining_ms: acquired.grant.remaining_ms,
                         resumed: acquired.grant.resumed,
-                    };
-                    let mut granted = self.granted.lock().unwrap_or_else(PoisonError::into_inner);
-                    granted.push(hold_ref(&lease));
-                    LeaseReply::Granted(lease)
+                    })
                 })
             }
             LeaseCall::Renew(lease) => {
@@ -169,10 +173,10 @@ impl RealStore {
     }
 
     fn failed(&self, error: StoreError) -> LeaseReply {
-        match error {
-            StoreError::Refused { refusal, .. } => refused(refusal),
-            StoreError::OutcomeUnknown { .. } => LeaseReply::Unheard,
-            other => LeaseReply::Other(self.explain(&other)),
+        match (self.explain(&error), error) {
+            (_, StoreError::Refused { refusal, .. }) => refused(refusal),
+            (_, StoreError::OutcomeUnknown { .. }) => LeaseReply::Unheard,
+            (says, _) => LeaseReply::Other(says),
         }
     }
 }

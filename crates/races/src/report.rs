@@ -4,7 +4,7 @@ use std::fmt::{self, Write as _};
 
 use crate::environment::{Environment, Side};
 use crate::scenario::{RACES, Race};
-use crate::script::{Script, ScriptEnd};
+use crate::script::Script;
 use crate::trace::TraceEntry;
 
 /// Whether the promise held.
@@ -59,11 +59,7 @@ impl RaceReport {
 /// Runs a race once in a fresh world. `seed` keeps its hold ids apart from those of every other run.
 pub fn play(race: &Race, environment: &Environment, side: Side, seed: [u8; 8]) -> RaceReport {
     let script = Script::new(environment, side, seed);
-    let verdict = match race.play(&script) {
-        Ok(()) => RaceVerdict::Held,
-        Err(ScriptEnd::Broken(what)) => RaceVerdict::Broken(what),
-        Err(ScriptEnd::NotApplicable(why)) => RaceVerdict::NotApplicable(why),
-    };
+    let verdict = race.play(&script).map_or_else(|end| end, |()| RaceVerdict::Held);
     RaceReport { entries: script.trace.entries(), verdict }
 }
 

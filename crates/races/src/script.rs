@@ -18,6 +18,7 @@ use crate::job::naive::NaiveJobs;
 use crate::naive::NaiveLock;
 use crate::ours::RealStore;
 use crate::protocol::{HeldLease, Protocols, SeenLease};
+use crate::report::RaceVerdict;
 use crate::trace::{Trace, fields};
 
 /// How often a state that must come is looked for. Every look is a round trip, in which others get their turn.
@@ -28,14 +29,8 @@ const LIVE_LOOKS_PER_TTL: u64 = 200;
 /// How many effects of a job a race can have undone.
 const UNDONE_MAX: usize = 4;
 
-/// Why a script did not come to its end.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub(crate) enum ScriptEnd {
-    /// The promise is broken.
-    Broken(String),
-    /// This store cannot show the race, and why.
-    NotApplicable(String),
-}
+/// Why a script did not come to its end: it is never [`RaceVerdict::Held`].
+pub(crate) type ScriptEnd = RaceVerdict;
 
 /// What a script comes to.
 pub(crate) type ScriptResult = Result<(), ScriptEnd>;
@@ -81,7 +76,8 @@ impl Script {
                     resource: Arc::clone(&resource),
                     names,
                     undo_holds: (0..UNDONE_MAX).map(|_| fresh_hold(seed, &holds)).collect(),
-                    granted: Mutex::default(),
+                    asked: Mutex::default(),
+                    live: environment.live,
                 });
                 (PlayedSide::Ours(Arc::clone(&ours)), Protocols { leases: ours.clone(), jobs: ours })
             }
@@ -159,6 +155,7 @@ impl Script {
         request: impl Future<Output = Result<T, StoreError>> + Send,
     ) -> Result<T, ScriptEnd> {
         let ours = self.ours()?;
+        self.must(!self.interrupt.is_set(), "a race goes on until it is interrupted")?;
         self.drive(request).or_else(|error| self.broken(&ours.explain(&error)))
     }
 
@@ -208,11 +205,6 @@ impl Script {
         self.trace.event("store", "restarts", "store_restarted", fields!());
     }
 
-    /// How many leases the store counts as held. Fencehold's own side alone counts them.
-    pub(crate) fn held(&self) -> Option<u64> {
-        self.drive(self.ours().ok()?.held())
-    }
-
     /// The key as anybody can see it.
     pub(crate) fn lease(&self) -> SeenLease {
         self.drive(self.protocols.leases.look(&self.key))
@@ -232,8 +224,13 @@ impl Script {
         if self.interrupt.is_set() {
             return Err(ScriptEnd::NotApplicable("it was interrupted".to_owned()));
         }
-        if let Some(why) = self.trace.why_not_arranged() {
+        if let Some(why) = self.trace.not_arranged.get() {
             return Err(ScriptEnd::NotApplicable(format!("it cannot be arranged there: {why}")));
+        }
+        // What lasted for a ttl may have run out between two steps.
+        if self.live && self.trace.term_age_ms() > self.ttl_ms() / 2 {
+            let ttl = seconds(self.ttl_ms());
+            return Err(ScriptEnd::NotApplicable(format!("it cannot be arranged there in a ttl of {ttl}")));
         }
         let says = format!("broken: {promise}");
         self.trace
@@ -262,6 +259,8 @@ impl Script {
                 break;
             }
         }
+        // It was waited for on purpose: no step took too long.
+        self.trace.term_began_ms.store(0, Ordering::Relaxed);
         self.broken(promise)
     }
 

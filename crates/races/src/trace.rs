@@ -1,8 +1,10 @@
 //! What happened, in the order in which it happened: JSON lines for programs, columns for people.
 
 use std::fmt;
+use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Mutex, OnceLock, PoisonError};
 
+use fencehold_contract::clock::{Clock as _, SystemClock};
 use serde::ser::{Serialize, SerializeMap, Serializer};
 use serde_json::Value;
 
@@ -54,7 +56,10 @@ pub(crate) use fields;
 #[derive(Default)]
 pub(crate) struct Trace {
     entries: Mutex<Vec<TraceEntry>>,
-    not_arranged: OnceLock<String>,
+    /// What the store does not accept.
+    pub(crate) not_arranged: OnceLock<String>,
+    /// When the last term of a lease or a claim began; 0: it has run out.
+    pub(crate) term_began_ms: AtomicU64,
 }
 
 impl Trace {
@@ -71,6 +76,13 @@ impl Trace {
         name: &'static str,
         fields: Vec<(&'static str, Value)>,
     ) {
+        match name {
+            "lease_acquired" | "lease_resumed" | "lease_renewed" => {
+                self.term_began_ms.store(SystemClock.now().store_ms, Ordering::Relaxed);
+            }
+            "lease_expired" => self.term_began_ms.store(0, Ordering::Relaxed),
+            _ => {}
+        }
         self.add(actor, says.into(), Some(TraceEvent { name, fields }));
     }
 
@@ -79,8 +91,10 @@ impl Trace {
         self.not_arranged.get_or_init(|| why.to_string());
     }
 
-    pub(crate) fn why_not_arranged(&self) -> Option<&str> {
-        self.not_arranged.get().map(String::as_str)
+    /// How long ago a lease or a claim was last granted or renewed, in real time; 0: none is live.
+    pub(crate) fn term_age_ms(&self) -> u64 {
+        let began_ms = self.term_began_ms.load(Ordering::Relaxed);
+        if began_ms == 0 { 0 } else { SystemClock.now().store_ms.saturating_sub(began_ms) }
     }
 
     fn add(&self, actor: &str, says: String, event: Option<TraceEvent>) {

@@ -77,9 +77,9 @@ impl RealStore {
             // No store sweeps on request: what arrives is a look at the job, as with leases.
             JobCall::Sweep => jobs.get_job(&self.call, self.names.job).await.map(|_| JobReply::Looked),
         };
-        told.unwrap_or_else(|error| match error {
-            StoreError::OutcomeUnknown { .. } => JobReply::Unheard,
-            other => JobReply::Other(self.explain(&other)),
+        told.unwrap_or_else(|error| match (self.explain(&error), error) {
+            (_, StoreError::OutcomeUnknown { .. }) => JobReply::Unheard,
+            (says, _) => JobReply::Other(says),
         })
     }
 
@@ -135,7 +135,8 @@ impl RealStore {
 
     /// The same as [`RealStore::explain`], of one item.
     pub(super) fn explain_refusal(&self, refusal: &JobRefusal) -> String {
-        if matches!(refusal, JobRefusal::BadInput(_) | JobRefusal::LimitReached { .. }) {
+        let lacks_room = self.live && matches!(refusal, JobRefusal::LimitReached { .. });
+        if lacks_room || matches!(refusal, JobRefusal::BadInput(_)) {
             self.gate.trace.cannot_arrange(refusal);
         }
         refusal.to_string()

@@ -55,7 +55,7 @@ pub(super) const R04: Race = Race {
         let (a, p) = (script.actor("A"), script.actor("P"));
         let lease = a.acquires()?;
         let renewal = a.begins(LeaseCall::Renew(lease.clone()))?;
-        p.revokes();
+        p.does(LeaseCall::Revoke(script.key.clone()));
         let told = renewal.goes_on()?;
         script.must(script.lease().holder.is_none(), "a revoked lease stays revoked")?;
         script.must(told.is_lost_as(LeaseOutcome::Revoked), "A learns that it was revoked")
@@ -114,7 +114,7 @@ pub(super) const R11: Race = Race {
         let (a, b, p) = (script.actor("A"), script.actor("B"), script.actor("P"));
         let old = a.acquires()?;
         let renewal = a.begins(LeaseCall::Renew(old.clone()))?;
-        let forced = p.revokes();
+        let forced = p.does(LeaseCall::Revoke(script.key.clone()));
         let new = b.acquires()?;
         let told = renewal.goes_on()?;
         script.must(script.is_held_by("B"), "B holds the key")?;

@@ -18,6 +18,7 @@ pub(super) const R29: Race = Race {
     must_hold: "A and B are answered, and every one of them is over without anybody asking",
     needs: &[MovesTime, OwnClock],
     script: |script| {
+        let ours = script.ours()?;
         let (a, b, crowd) = (script.actor("A"), script.actor("B"), script.actor("crowd"));
         let own = a.takes(AcquireTerms { ttl_ms: script.ttl_ms() * 4, ..a.wish() })?;
         let theirs = crowd.takes_others(MANY)?;
@@ -30,7 +31,7 @@ pub(super) const R29: Race = Race {
             "B gets what has run out, swept or not",
         )?;
         script.passes(SWEPT_WITHIN_MS);
-        script.comes("all that have run out are over", || script.held() == Some(2))?;
+        script.comes("all that have run out are over", || script.drive(ours.held()) == Some(2))?;
         let told = crowd.renews_all(&theirs);
         script
             .must(told.iter().all(|told| told.is_lost_as(LeaseOutcome::Expired)), "each of them learns so")?;

@@ -173,7 +173,8 @@ impl ObjectStoreInner {
             let now = self.clock.now();
             let record = self.record_of(context.key, seen.as_ref())?;
             let taken_up = seen.as_ref().is_some_and(|seen| seen.body.is_taken_up());
-            let command = match next(ChangeInput { record: &record, taken_up, unsure: !attempts.is_empty() }) {
+            let command = match next(ChangeInput { record: &record, taken_up, unsure: !attempts.is_empty() })
+            {
                 NextStep::Ask(command) => command,
                 NextStep::Answer(reply) => return Ok(ChangeResult { reply, at_ms: now.store_ms, seen }),
             };

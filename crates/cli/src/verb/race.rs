@@ -6,15 +6,19 @@ use std::process::ExitCode;
 use clap::ArgGroup;
 use fencehold_contract::StoreUrl;
 use fencehold_races::{
-    Environment, EnvironmentError, RACES, Race, RaceReport, RaceVerdict, Side, TraceEvent, find, play,
+    Environment, EnvironmentError, Interrupt, RACES, Race, RaceReport, RaceVerdict, Side, TraceEvent, find,
+    play,
 };
 use serde::Serialize;
+use tokio::sync::oneshot;
 
 use crate::context::Context;
-use crate::exit_code::ExitStatus;
+use crate::exit_code::{ExitStatus, of_signal};
 use crate::failure::Failure;
-use crate::output::Format;
+use crate::output::{Format, note};
+use crate::process::Signals;
 use crate::show::{BAR, Cell, Colour, Style, Table, or_dash};
+use crate::store_choice::STORE_VARIABLE;
 use crate::verb::{VerbResult, verbs};
 
 const EXAMPLES: &str = "\
@@ -32,9 +36,10 @@ const MORE: &str = "\
 The exit code is 1 if a promise is broken. It is 77 if this store cannot show the one race that was named; with --all, it \
 is 0 if those races held that the store can show.
 
-Without --store a race runs on memory:. On file:DIR it runs in a directory of its own inside DIR. On every other store \
-races run at once, touch nothing of yours, and wait for what expires; one that needs power over the store's time is not \
-applicable.";
+Without --store and FENCEHOLD_STORE a race runs on memory:. On file:DIR it runs in a directory of its own inside DIR. On \
+every other store races run at once, touch nothing of yours, and wait for what expires; one that needs power over the \
+store's time, or something that the store does not accept, is not applicable. What races make is removed at their end, \
+also when a signal ends them early.";
 
 verbs! {
     /// Run races against a store, and see whether its promises hold
@@ -50,7 +55,7 @@ verbs! {
 pub(crate) struct LsArgs {}
 
 /// Run a race, or all of them, and print the verdict
-#[derive(Debug, clap::Args)]
+#[derive(Clone, Debug, clap::Args)]
 #[command(before_help = EXAMPLES, after_help = MORE)]
 #[command(group = ArgGroup::new("which").required(true).args(["race", "all"]))]
 pub(crate) struct RaceArgs {
@@ -92,6 +97,8 @@ struct RaceResult {
     id: &'static str,
     name: &'static str,
     promise: &'static str,
+    /// Where it was run.
+    store: String,
     runs: u32,
     verdict: &'static str,
     message: String,
@@ -114,15 +121,11 @@ impl LsArgs {
 }
 
 impl RaceArgs {
-    #[expect(
-        clippy::unused_async,
-        reason = "every verb is called alike; a race brings the threads that it needs"
-    )]
     pub(crate) async fn run(self, context: &Context) -> VerbResult<ExitCode> {
         context.output.refuse_env()?;
         match &self.race {
-            Some(race) => one(context, race, &self),
-            None => all(context, &self),
+            Some(race) => one(context, race, &self).await,
+            None => all(context, &self).await,
         }
     }
 }
@@ -132,7 +135,7 @@ fn listed(race: &Race) -> Listed {
     Listed { id, name, promise, schedule, must_hold, naive }
 }
 
-fn one(context: &Context, id: &str, how: &RaceArgs) -> VerbResult<ExitCode> {
+async fn one(context: &Context, id: &str, how: &RaceArgs) -> VerbResult<ExitCode> {
     let race = find(id).ok_or_else(|| {
         Failure::usage(format!("there is no race {id:?}")).with_next("`fencehold race ls` lists them.")
     })?;
@@ -140,12 +143,19 @@ fn one(context: &Context, id: &str, how: &RaceArgs) -> VerbResult<ExitCode> {
         return Err(Failure::usage(format!("{id} has no naive twin"))
             .with_next("`fencehold race ls` shows which races have one."));
     }
-    let report = RaceTarget::open(url(context)?)?.repeated(race, how)?;
-    let output = context.output;
+    let url = url(context)?;
+    let reports = match run_races(&url, vec![race], how).await? {
+        RunEnd::Ended(reports) => reports,
+        RunEnd::Interrupted { code } => return Ok(code.into()),
+    };
+    let (report, store, output) = (&reports[0], url.to_string(), context.output);
     match output.format {
-        Format::Table | Format::Env => output.text(&told(race, &report, output.style))?,
-        Format::Json => output.one(&ran(race, &report, how.repeat), |_| String::new())?,
-        Format::Jsonl => output.text(&report.trace())?,
+        Format::Table | Format::Env => output.text(&told(race, report, &store, output.style))?,
+        Format::Json => output.one(&ran(race, report, &store, how.repeat), |_| String::new())?,
+        Format::Jsonl => {
+            note(&format!("{} on {store}", race.id));
+            output.text(&report.trace())?;
+        }
     }
     Ok(match report.verdict {
         RaceVerdict::Held => ExitCode::SUCCESS,
@@ -155,14 +165,20 @@ fn one(context: &Context, id: &str, how: &RaceArgs) -> VerbResult<ExitCode> {
     })
 }
 
-fn all(context: &Context, how: &RaceArgs) -> VerbResult<ExitCode> {
+async fn all(context: &Context, how: &RaceArgs) -> VerbResult<ExitCode> {
     let races: Vec<&Race> = RACES.iter().filter(|race| !how.naive || race.naive.is_some()).collect();
-    let reports = RaceTarget::open(url(context)?)?.all(&races, how)?;
+    let url = url(context)?;
+    note(&format!("{} races on {url}", races.len()));
+    let reports = match run_races(&url, races.clone(), how).await? {
+        RunEnd::Ended(reports) => reports,
+        RunEnd::Interrupted { code } => return Ok(code.into()),
+    };
+    let store = url.to_string();
     let broken = reports.iter().any(|report| matches!(report.verdict, RaceVerdict::Broken(_)));
     let lines: Vec<RaceResult> = races
         .iter()
         .zip(&reports)
-        .map(|(race, report)| RaceResult { trace: Vec::new(), ..ran(race, report, how.repeat) })
+        .map(|(race, report)| RaceResult { trace: Vec::new(), ..ran(race, report, &store, how.repeat) })
         .collect();
     let list = Races { races: lines };
     context.output.list(&list, &list.races, "no races", |races| {
@@ -175,30 +191,76 @@ fn all(context: &Context, how: &RaceArgs) -> VerbResult<ExitCode> {
     Ok(if broken { ExitStatus::Failed.into() } else { ExitCode::SUCCESS })
 }
 
-/// The store that was named, or else memory: a race never runs by accident in a store that is in use.
+/// The store that was named, or else memory: a race never runs by accident in the user's own store.
 fn url(context: &Context) -> Result<StoreUrl, Failure> {
-    let Some(text) = context.store_named() else { return Ok(StoreUrl::memory()) };
-    text.parse().map_err(Failure::from)
+    let in_environment = std::env::var_os(STORE_VARIABLE).is_some_and(|value| !value.is_empty());
+    if context.store_named().is_none() && !in_environment {
+        return Ok(StoreUrl::memory());
+    }
+    Ok(context.place()?.url)
+}
+
+/// How a run of races ended.
+enum RunEnd {
+    /// One report for each race, in order.
+    Ended(Vec<RaceReport>),
+    /// By a signal; what they had made is removed.
+    Interrupted {
+        /// The exit code.
+        code: u8,
+    },
+}
+
+/// Runs races on a thread of their own, so that signals are heard meanwhile. A second signal does not wait for what is removed.
+async fn run_races(url: &StoreUrl, races: Vec<&'static Race>, how: &RaceArgs) -> Result<RunEnd, Failure> {
+    let mut signals =
+        Signals::listen().map_err(|error| Failure::failed(format!("signals cannot be heard: {error}")))?;
+    let interrupt = Interrupt::default();
+    let (sender, mut ended) = oneshot::channel();
+    let (url, known, how) = (url.clone(), interrupt.clone(), how.clone());
+    let running = std::thread::spawn(move || {
+        let reports = RaceTarget::open(url, known).and_then(|target| target.all(&races, &how));
+        let _ = sender.send(reports);
+    });
+    let signal = tokio::select! {
+        reports = &mut ended => {
+            return match (reports, running.join()) {
+                (Ok(reports), _) => reports.map(RunEnd::Ended),
+                (Err(_), Err(panic)) => std::panic::resume_unwind(panic),
+                (Err(_), Ok(())) => Err(Failure::failed("the races have no report")),
+            };
+        }
+        signal = signals.next() => signal,
+    };
+    note("interrupted: removing what the races have made");
+    interrupt.set();
+    tokio::select! {
+        _ = ended => drop(running.join()),
+        _ = signals.next() => {}
+    }
+    Ok(RunEnd::Interrupted { code: of_signal(signal.as_raw()) })
 }
 
 /// Where races are run.
 struct RaceTarget {
     url: StoreUrl,
+    interrupt: Interrupt,
     /// The one world of all races, where it has room for many.
     shared: Option<Environment>,
 }
 
 impl RaceTarget {
-    fn open(url: StoreUrl) -> Result<RaceTarget, Failure> {
-        let world = world(&url)?;
+    fn open(url: StoreUrl, interrupt: Interrupt) -> Result<RaceTarget, Failure> {
+        let world = world(&url, &interrupt)?;
         let shared = world.has_room_for_many().then_some(world);
-        Ok(RaceTarget { url, shared })
+        Ok(RaceTarget { url, interrupt, shared })
     }
 
     /// Runs races in turn; where each has to wait for the store's own time, all at once.
     fn all(&self, races: &[&Race], how: &RaceArgs) -> Result<Vec<RaceReport>, Failure> {
         if self.shared.is_none() {
-            return races.iter().map(|race| self.repeated(race, how)).collect();
+            let go_on = |_: &&&Race| !self.interrupt.is_set();
+            return races.iter().take_while(go_on).map(|race| self.repeated(race, how)).collect();
         }
         std::thread::scope(|scope| {
             let running: Vec<_> = races.iter().map(|race| scope.spawn(|| self.repeated(race, how))).collect();
@@ -215,7 +277,8 @@ impl RaceTarget {
         let mut nth = 1;
         loop {
             let report = self.once(race, how)?;
-            if nth == how.repeat || matches!(report.verdict, RaceVerdict::Broken(_)) {
+            let broken = matches!(report.verdict, RaceVerdict::Broken(_));
+            if nth == how.repeat || broken || self.interrupt.is_set() {
                 return Ok(report);
             }
             nth += 1;
@@ -229,19 +292,19 @@ impl RaceTarget {
         let side = if how.naive { Side::Naive } else { Side::Ours };
         match &self.shared {
             Some(world) => Ok(play(race, world, side, seed)),
-            None => Ok(play(race, &world(&self.url)?, side, seed)),
+            None => Ok(play(race, &world(&self.url, &self.interrupt)?, side, seed)),
         }
     }
 }
 
-fn world(url: &StoreUrl) -> Result<Environment, Failure> {
-    Environment::open(url).map_err(|error| match error {
+fn world(url: &StoreUrl, interrupt: &Interrupt) -> Result<Environment, Failure> {
+    Environment::open_until(url, interrupt).map_err(|error| match error {
         EnvironmentError::Store(error) => Failure::of_store(error, &url.to_string()),
         error => Failure::usage(error.to_string()),
     })
 }
 
-fn ran(race: &Race, report: &RaceReport, runs: u32) -> RaceResult {
+fn ran(race: &Race, report: &RaceReport, store: &str, runs: u32) -> RaceResult {
     let verdict = match report.verdict {
         RaceVerdict::Held => "held",
         RaceVerdict::Broken(_) => "broken",
@@ -251,6 +314,7 @@ fn ran(race: &Race, report: &RaceReport, runs: u32) -> RaceResult {
         id: race.id,
         name: race.name,
         promise: race.promise,
+        store: store.to_owned(),
         runs,
         verdict,
         message: report.verdict.to_string(),
@@ -258,7 +322,7 @@ fn ran(race: &Race, report: &RaceReport, runs: u32) -> RaceResult {
     }
 }
 
-fn told(race: &Race, report: &RaceReport, style: Style) -> String {
+fn told(race: &Race, report: &RaceReport, store: &str, style: Style) -> String {
     let mut text = report.trace();
     let title = format!("{} {}", race.id, race.name);
     let _ = writeln!(
@@ -268,7 +332,8 @@ fn told(race: &Race, report: &RaceReport, style: Style) -> String {
         style.wrap(&format!("{}.", race.schedule), 0),
         picture(report, style)
     );
-    for (name, sentence) in [("At stake:   ", race.promise), ("Must hold:  ", race.must_hold)] {
+    let lines = [("Store:      ", store), ("At stake:   ", race.promise), ("Must hold:  ", race.must_hold)];
+    for (name, sentence) in lines {
         let _ = writeln!(text, "{name}{}", style.wrap(sentence, name.len()));
     }
     let verdict = style.wrap(&report.verdict.to_string(), "Verdict:    ".len());

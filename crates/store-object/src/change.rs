@@ -173,15 +173,14 @@ impl ObjectStoreInner {
             let now = self.clock.now();
             let record = self.record_of(context.key, seen.as_ref())?;
             let taken_up = seen.as_ref().is_some_and(|seen| seen.body.is_taken_up());
-            let command = match next(ChangeInput { record: &record, taken_up, unsure: !attempts.is_empty() })
-            {
+            let unsure = !attempts.is_empty();
+            let command = match next(ChangeInput { record: &record, taken_up, unsure }) {
                 NextStep::Ask(command) => command,
                 NextStep::Answer(reply) => return Ok(ChangeResult { reply, at_ms: now.store_ms, seen }),
             };
             let term = seen.as_ref().map_or(HoldState::Free, |seen| seen.term(now));
             let decision = decide(&LeaseStanding { now, floor, term }, &record, &command);
-            let resumes = is_resumed(&decision.reply) && !taken_up;
-            let writes = decision.record.is_some() || decision.deadline != DeadlineChange::Keep || resumes;
+            let writes = changes_something(&decision) || (is_resumed(&decision.reply) && !taken_up);
             if remembered && !writes {
                 // What is remembered may be long past: only a write, which is checked where it lands, may rely on it.
                 continue;
@@ -376,6 +375,10 @@ fn gave_up(context: &KeyContext<'_>, sure: bool, last_why: &str) -> StoreError {
         context.key
     );
     StoreError::Unavailable { message: why }
+}
+
+fn changes_something(decision: &LeaseDecision) -> bool {
+    decision.record.is_some() || decision.deadline != DeadlineChange::Keep
 }
 
 /// Whether a hold id got the lease that it has already.

@@ -220,17 +220,11 @@ mod tests {
 
     /// In line, by name; polled by hand, so that who is let in when is known exactly.
     fn wait(lane: &FairQueue, name: &str, cost: u64) -> oneshot::Receiver<FairQueuePermit> {
-        match lane.ask(&tenant(name), cost).unwrap() {
-            Err(line) => line,
-            Ok(_) => panic!("there was room"),
-        }
+        lane.ask(&tenant(name), cost).unwrap().expect_err("there was room")
     }
 
     fn enter(lane: &FairQueue, name: &str, cost: u64) -> FairQueuePermit {
-        match lane.ask(&tenant(name), cost).unwrap() {
-            Ok(place) => place,
-            Err(_) => panic!("there was no room"),
-        }
+        lane.ask(&tenant(name), cost).unwrap().expect("there was no room")
     }
 
     #[test]

@@ -31,7 +31,7 @@ fn the_document_is_what_the_types_say() {
 #[tokio::test]
 async fn the_server_serves_the_document() {
     let server = LocalServer::open().await;
-    let (status, served) = server.ask("GET", "/v1/openapi.json", "", "").await;
+    let (status, document) = server.ask("GET", "/v1/openapi.json", "", "").await;
     let kept: serde_json::Value = serde_json::from_str(include_str!("../../src/http/openapi.json")).unwrap();
-    assert_eq!((status, served), (200, kept));
+    assert_eq!((status, document), (200, kept));
 }

@@ -58,7 +58,7 @@ pub(crate) struct Trace {
     entries: Mutex<Vec<TraceEntry>>,
     /// What the store does not accept.
     pub(crate) not_arranged: OnceLock<String>,
-    /// When the last term of a lease or a claim began; 0: it has run out.
+    /// When the last term of a lease or a claim began, or may have; 0: it has run out.
     pub(crate) term_began_ms: AtomicU64,
 }
 
@@ -77,7 +77,7 @@ impl Trace {
         fields: Vec<(&'static str, Value)>,
     ) {
         match name {
-            "lease_acquired" | "lease_resumed" | "lease_renewed" => {
+            "lease_acquired" | "lease_resumed" | "lease_renewed" | "answer_lost" => {
                 self.term_began_ms.store(SystemClock.now().store_ms, Ordering::Relaxed);
             }
             "lease_expired" => self.term_began_ms.store(0, Ordering::Relaxed),

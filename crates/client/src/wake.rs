@@ -107,7 +107,8 @@ impl<T> WatchValue<T> {
     /// Waits until `look` finds something.
     pub(crate) async fn when<R>(&self, mut look: impl FnMut(&T, u64) -> Option<R>) -> R {
         let mut waiter = Waiter { watch: self, place: None };
-        std::future::poll_fn(move |context| {
+        // Not `move`: that would copy the place out of the waiter, whose end has to know it.
+        std::future::poll_fn(|context| {
             let mut inner = lock(&self.inner);
             if let Some(found) = look(&inner.value, inner.version) {
                 return Poll::Ready(found);

@@ -95,6 +95,7 @@ http_types! {
         /// Not before this moment.
         run_at: Option<Moment> = None,
         /// Not before so many milliseconds from now. Beside `run_at` it is refused.
+        #[schemars(range(max = fencehold_core::limits::DELAY_MS_MAX))]
         delay_ms: Option<u64> = None,
     }
 }
@@ -308,6 +309,7 @@ wire! {
             /// How.
             error: String,
             /// Try again after this time instead of what the policy says.
+            #[schemars(range(max = fencehold_core::limits::DELAY_MS_MAX))]
             retry_in_ms: Option<u64> = None,
             /// Do not try again.
             #[serde(default)]
@@ -316,6 +318,7 @@ wire! {
         /// Put the job off: counts as nothing.
         Snooze {
             /// For how long.
+            #[schemars(range(max = fencehold_core::limits::DELAY_MS_MAX))]
             delay_ms: u64,
         },
         /// Give the job back: counts as nothing.

@@ -34,7 +34,7 @@ fencehold race run --all --store postgres://localhost/app";
 
 const MORE: &str = "\
 The exit code is 1 if a promise is broken. It is 77 if this store cannot show the one race that was named; with --all, it \
-is 0 if those races held that the store can show.
+is 0 if those races held that the store can show, and 77 if it can show none.
 
 Without --store and FENCEHOLD_STORE a race runs on memory:. On file:DIR it runs in a directory of its own inside DIR. On \
 every other store races run at once, touch nothing of yours, and wait for what expires; one that needs power over the \
@@ -174,7 +174,11 @@ async fn all(context: &Context, how: &RaceArgs) -> VerbResult<ExitCode> {
         RunEnd::Interrupted { code } => return Ok(code.into()),
     };
     let store = url.to_string();
-    let broken = reports.iter().any(|report| matches!(report.verdict, RaceVerdict::Broken(_)));
+    let any = |is: fn(&RaceVerdict) -> bool| reports.iter().any(|report| is(&report.verdict));
+    let (broken, held) = (
+        any(|verdict| matches!(verdict, RaceVerdict::Broken(_))),
+        any(|verdict| *verdict == RaceVerdict::Held),
+    );
     let lines: Vec<RaceResult> = races
         .iter()
         .zip(&reports)
@@ -188,7 +192,11 @@ async fn all(context: &Context, how: &RaceArgs) -> VerbResult<ExitCode> {
             [line.id.into(), line.name.into(), line.promise.into(), line.runs.into(), verdict]
         })
     })?;
-    Ok(if broken { ExitStatus::Failed.into() } else { ExitCode::SUCCESS })
+    Ok(match (broken, held) {
+        (true, _) => ExitStatus::Failed.into(),
+        (false, true) => ExitCode::SUCCESS,
+        (false, false) => ExitStatus::NotApplicable.into(),
+    })
 }
 
 /// The store that was named, or else memory: a race never runs by accident in the user's own store.

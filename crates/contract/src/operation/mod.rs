@@ -2,7 +2,7 @@
 //! between processes.
 //!
 //! A call is one row of `calls!`: from it follow the variant that asks, the variant that answers, the method of the trait that
-//! callers use, the match that has a store carry it out, and what is known of the call ([`Mark`]).
+//! callers use, the match that has a store carry it out, and what is known of the call (`Mark`).
 
 mod backend;
 mod calls;

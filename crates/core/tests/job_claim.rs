@@ -2,14 +2,7 @@
 
 use std::num::NonZeroU32;
 
-use fencehold_core::job::{
-    AttemptOutcome, AttemptProof, Due, JobCommandResult, JobOptions, JobRecord, JobRefusal, JobState,
-};
-use fencehold_core::limits::TOKEN_MAX;
-use fencehold_core::{EventData, Timestamp, Token};
-
-use crate::support::job::{OneJob, claiming, terms};
-use crate::support::{TTL_MS, hold, owner};
+use crate::prelude::*;
 
 fn not_now(job: &mut OneJob) -> JobState {
     match job.claim(9) {
@@ -31,8 +24,7 @@ fn a_claim_takes_the_next_token_of_the_store() {
 
 #[test]
 fn no_two_attempts_of_any_job_have_one_token() {
-    let mut job = OneJob::new();
-    let first = job.claimed(1);
+    let (mut job, first) = OneJob::held();
     job.hand_back(first).unwrap();
     job.others_take(40);
     assert_eq!(job.claimed(1).token, Token::new(142), "above all that other jobs were given in between");
@@ -40,40 +32,19 @@ fn no_two_attempts_of_any_job_have_one_token() {
 
 #[test]
 fn a_job_that_somebody_works_on_names_its_holder() {
-    let mut job = OneJob::new();
-    let holder = job.claimed(1);
+    let (mut job, holder) = OneJob::held();
     job.pass(10_000);
-    let before = job.kept();
     let running =
         JobRefusal::JobRunning { owner: owner("worker"), token: holder.token, remaining_ms: TTL_MS - 10_000 };
     assert_eq!(job.claim(2), Err(running));
-    assert_eq!(job.kept(), before);
 }
 
 #[test]
 fn only_what_is_ready_can_be_claimed() {
-    let mut completed = OneJob::new();
-    let by = completed.claimed(1);
-    completed.complete(by).unwrap();
-    assert_eq!(not_now(&mut completed), JobState::Completed);
-
-    let mut failed = OneJob::new();
-    let by = failed.claimed(1);
-    failed.fail_for_good(by).unwrap();
-    assert_eq!(not_now(&mut failed), JobState::Failed);
-
-    let mut cancelled = OneJob::new();
-    cancelled.cancel(false).unwrap();
-    assert_eq!(not_now(&mut cancelled), JobState::Cancelled);
-
-    let mut quarantined = OneJob::new();
-    quarantined.quarantined();
-    assert_eq!(not_now(&mut quarantined), JobState::Quarantined);
-
-    let mut indeterminate = OneJob::new();
-    let by = indeterminate.claimed(1);
-    indeterminate.stop_at_intent(by).unwrap();
-    assert_eq!(not_now(&mut indeterminate), JobState::InDoubt);
+    use JobState::{Cancelled, Completed, Failed, InDoubt, Quarantined, Scheduled};
+    for state in [Completed, Failed, Cancelled, Quarantined, InDoubt, Scheduled] {
+        assert_eq!(not_now(&mut OneJob::in_state(state)), state);
+    }
 }
 
 #[test]
@@ -108,8 +79,7 @@ fn a_job_for_the_past_is_ready_at_once() {
 #[test]
 fn a_retry_waits_in_store_time_whatever_the_wall_clock_does() {
     // R20 and R21
-    let mut job = OneJob::new();
-    let by = job.claimed(1);
+    let (mut job, by) = OneJob::held();
     job.fail(by).unwrap();
     job.now.wall_ms += 3_600_000;
     assert_eq!(
@@ -156,8 +126,7 @@ fn at_the_cap_a_claim_is_refused_and_the_last_holder_can_still_be_fenced_out() {
 
 #[test]
 fn a_renewal_gives_another_ttl_and_changes_nothing_else() {
-    let mut job = OneJob::new();
-    let by = job.claimed(1);
+    let (mut job, by) = OneJob::held();
     let before = job.record.clone();
     for _ in 0..5 {
         job.pass(TTL_MS - 1);
@@ -170,8 +139,7 @@ fn a_renewal_gives_another_ttl_and_changes_nothing_else() {
 
 #[test]
 fn a_claim_that_ran_out_is_not_renewed_whether_or_not_anybody_noted_it() {
-    let mut job = OneJob::new();
-    let by = job.run_out(1);
+    let (mut job, by) = OneJob::new().after(|job| job.run_out(1));
     let over = JobRefusal::Over { token: by.token, outcome: AttemptOutcome::Crashed };
     assert_eq!(job.renew(by), Err(over.clone()));
     job.expire(0).unwrap();
@@ -185,8 +153,7 @@ fn with_limit(limit_ms: u32) -> OneJob {
 
 #[test]
 fn the_time_limit_of_an_attempt_ends_its_renewals() {
-    let mut job = with_limit(70_000);
-    let by = job.claimed(1);
+    let (mut job, by) = with_limit(70_000).after(|job| job.claimed(1));
     job.pass(25_000);
     assert_eq!(job.renew(by).unwrap().remaining_ms, TTL_MS);
     job.pass(25_000);

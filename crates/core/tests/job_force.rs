@@ -2,14 +2,7 @@
 
 use std::num::NonZeroU32;
 
-use fencehold_core::job::{
-    AttemptOutcome, AttemptWrite, CompensationState, JobCommand, JobCommandResult, JobOptions, JobRefusal,
-    JobState,
-};
-use fencehold_core::{EventData, Token};
-
-use crate::support::job::{OneJob, RETRY_MS, late, operator, reason, reported, terms};
-use crate::support::{TTL_MS, owner, task};
+use crate::prelude::*;
 
 #[test]
 fn a_job_that_nobody_holds_is_called_off_at_once() {
@@ -23,9 +16,7 @@ fn a_job_that_nobody_holds_is_called_off_at_once() {
 
 #[test]
 fn the_holder_of_a_cancelled_job_learns_at_its_next_renewal_and_keeps_its_claim() {
-    let mut job = OneJob::new();
-    let by = job.claimed(1);
-    job.news();
+    let (mut job, by) = OneJob::held();
     assert_eq!(job.cancel(false), Ok(JobState::Running), "called off, not ended");
     assert_eq!(job.cancel(false), Ok(JobState::Running), "said again");
     let (by_whom, reason) = (operator(), Some(reason()));
@@ -48,16 +39,14 @@ fn a_cancelled_job_is_cancelled_however_its_attempt_ends() {
     let cancelled = reported(JobState::Cancelled, None);
     let snooze = |job: &mut OneJob, by| job.snooze(by, 5);
     for end in [OneJob::fail, OneJob::fail_for_good, OneJob::hand_back, OneJob::stop_at_intent, snooze] {
-        let mut job = OneJob::new();
-        let by = job.claimed(1);
+        let (mut job, by) = OneJob::held();
         job.cancel(false).unwrap();
         assert_eq!(job.state(), JobState::Running);
         assert_eq!(end(&mut job, by), Ok(cancelled));
         assert_eq!(job.state(), JobState::Cancelled);
         assert_eq!(end(&mut job, by), Ok(cancelled), "said again");
     }
-    let mut job = OneJob::new();
-    let by = job.claimed(1);
+    let (mut job, by) = OneJob::held();
     job.cancel(false).unwrap();
     job.ask(&JobCommand::Abandon(by)).unwrap();
     assert_eq!(job.state(), JobState::Cancelled);
@@ -81,21 +70,18 @@ fn a_cancelled_job_is_cancelled_however_its_attempt_ends() {
 #[test]
 fn of_a_cancellation_and_a_completion_one_wins_and_both_are_told_which() {
     // R33
-    let mut job = OneJob::new();
-    let by = job.claimed(1);
+    let (mut job, by) = OneJob::held();
     job.complete(by).unwrap();
     for now in [false, true] {
         assert_eq!(job.cancel(now), Err(JobRefusal::Finished { state: JobState::Completed }));
     }
 
-    let mut job = OneJob::new();
-    let by = job.claimed(1);
+    let (mut job, by) = OneJob::held();
     job.cancel(false).unwrap();
     assert_eq!(job.complete(by), Ok(reported(JobState::Completed, None)), "the work was done before it knew");
     assert_eq!(job.cancel(false), Err(JobRefusal::Finished { state: JobState::Completed }));
 
-    let mut job = OneJob::new();
-    let by = job.claimed(1);
+    let (mut job, by) = OneJob::held();
     assert_eq!(job.cancel(true), Ok(JobState::Cancelled));
     let stale = JobRefusal::Stale {
         token: by.token,
@@ -108,8 +94,7 @@ fn of_a_cancellation_and_a_completion_one_wins_and_both_are_told_which() {
 
 #[test]
 fn a_job_that_failed_for_good_cannot_be_called_off() {
-    let mut job = OneJob::new();
-    let by = job.claimed(1);
+    let (mut job, by) = OneJob::held();
     job.fail_for_good(by).unwrap();
     assert_eq!(job.cancel(true), Err(JobRefusal::Finished { state: JobState::Failed }));
 }
@@ -129,10 +114,7 @@ fn cancelling_now_raises_the_token_first() {
         for what in [AttemptWrite::Intent, AttemptWrite::Outcome, AttemptWrite::Checkpoint] {
             assert!(matches!(job.write(by, what), Err(JobRefusal::Stale { .. })), "{what:?}");
         }
-        assert!(matches!(
-            job.renew(by),
-            Err(JobRefusal::Stale { outcome: Some(AttemptOutcome::Revoked), .. })
-        ));
+        assert_matches!(job.renew(by), Err(JobRefusal::Stale { outcome: Some(AttemptOutcome::Revoked), .. }));
     }
 }
 
@@ -141,9 +123,8 @@ fn a_claim_that_ran_out_unnoted_is_counted_before_its_job_is_called_off() {
     for (limit_ms, how) in
         [(None, AttemptOutcome::Crashed), (NonZeroU32::new(1_000), AttemptOutcome::TimedOut)]
     {
-        let mut job = OneJob::with(JobOptions { attempt_timeout_ms: limit_ms, ..terms() });
-        let by = job.run_out(1);
-        job.news();
+        let job = OneJob::with(JobOptions { attempt_timeout_ms: limit_ms, ..terms() });
+        let (mut job, by) = job.after(|job| job.run_out(1));
         assert_eq!(job.cancel(false), Ok(JobState::Cancelled));
         assert_eq!(job.how(), how);
         assert_eq!(
@@ -157,40 +138,11 @@ fn a_claim_that_ran_out_unnoted_is_counted_before_its_job_is_called_off() {
     }
 }
 
-/// What happens to a job, and how it stands then.
-type ForcedChange = (fn(&mut OneJob), JobState);
-
 #[test]
 fn an_operators_retry_starts_over_from_every_end_but_completion() {
-    let failed = |job: &mut OneJob| {
-        let by = job.claimed(1);
-        job.fail_for_good(by).unwrap();
-    };
-    let cancelled = |job: &mut OneJob| {
-        job.cancel(false).unwrap();
-    };
-    let quarantined = |job: &mut OneJob| {
-        job.quarantined();
-    };
-    let indeterminate = |job: &mut OneJob| {
-        let by = job.claimed(1);
-        job.stop_at_intent(by).unwrap();
-    };
-    let scheduled = |job: &mut OneJob| {
-        let by = job.claimed(1);
-        job.fail(by).unwrap();
-    };
-    let ways: [ForcedChange; 5] = [
-        (failed, JobState::Failed),
-        (cancelled, JobState::Cancelled),
-        (quarantined, JobState::Quarantined),
-        (indeterminate, JobState::InDoubt),
-        (scheduled, JobState::Scheduled),
-    ];
-    for (way, state) in ways {
-        let mut job = OneJob::new();
-        way(&mut job);
-        assert_eq!(job.state(), state);
+    use JobState::{Cancelled, Failed, InDoubt, Quarantined, Scheduled};
+    for state in [Failed, Cancelled, Quarantined, InDoubt, Scheduled] {
+        let mut job = OneJob::in_state(state);
         job.others_take(3);
         let newest = job.newest;
         job.news();
@@ -207,8 +159,7 @@ fn an_operators_retry_starts_over_from_every_end_but_completion() {
 
 #[test]
 fn what_is_done_stays_done_and_what_is_under_way_is_not_retried() {
-    let mut job = OneJob::new();
-    let by = job.claimed(1);
+    let (mut job, by) = OneJob::held();
     assert!(matches!(job.retry(), Err(JobRefusal::WrongState { state: JobState::Running, .. })));
     job.complete(by).unwrap();
     assert_eq!(job.retry(), Err(JobRefusal::Finished { state: JobState::Completed }));
@@ -217,22 +168,19 @@ fn what_is_done_stays_done_and_what_is_under_way_is_not_retried() {
 #[test]
 fn a_job_whose_effects_were_undone_is_not_retried() {
     for undo in [CompensationState::Running, CompensationState::Done, CompensationState::Stopped] {
-        let mut job = OneJob::new();
-        job.cancel(false).unwrap();
+        let mut job = OneJob::in_state(JobState::Cancelled);
         job.record.compensation_state = undo;
-        let before = job.kept();
-        assert!(
-            matches!(job.retry(), Err(JobRefusal::WrongState { state: JobState::Cancelled, .. })),
+        assert_matches!(
+            job.retry(),
+            Err(JobRefusal::WrongState { state: JobState::Cancelled, .. }),
             "{undo:?}"
         );
-        assert_eq!(job.kept(), before);
     }
 }
 
 #[test]
 fn a_running_job_is_deleted_only_by_force() {
-    let mut job = OneJob::new();
-    let by = job.claimed(1);
+    let (mut job, by) = OneJob::held();
     let running = JobRefusal::JobRunning { owner: owner("worker"), token: by.token, remaining_ms: TTL_MS };
     assert_eq!(job.delete(false), Err(running));
     assert_eq!(job.delete(true), Ok(JobCommandResult::Deleted));
@@ -242,8 +190,7 @@ fn a_running_job_is_deleted_only_by_force() {
 
 #[test]
 fn a_job_whose_effects_are_being_undone_is_deleted_only_by_force() {
-    let mut job = OneJob::new();
-    job.cancel(false).unwrap();
+    let mut job = OneJob::in_state(JobState::Cancelled);
     job.record.compensation_state = CompensationState::Running;
     assert!(matches!(job.delete(false), Err(JobRefusal::WrongState { .. })));
     assert_eq!(job.delete(true), Ok(JobCommandResult::Deleted));
@@ -253,8 +200,7 @@ fn a_job_whose_effects_are_being_undone_is_deleted_only_by_force() {
 
 #[test]
 fn a_holder_that_is_asked_to_yield_learns_for_whom_and_by_when() {
-    let mut job = OneJob::new();
-    let by = job.claimed(1);
+    let (mut job, by) = OneJob::held();
     assert_eq!(job.preempt(0, 50_000), Err(JobRefusal::PriorityTooLow { priority: 0 }));
     job.news();
     job.preempt(5, 50_000).unwrap();
@@ -284,8 +230,7 @@ fn a_holder_that_is_asked_to_yield_learns_for_whom_and_by_when() {
 
 #[test]
 fn a_claim_that_was_acknowledged_outlasts_an_earlier_yield_time() {
-    let mut job = OneJob::new();
-    let by = job.claimed(1);
+    let (mut job, by) = OneJob::held();
     job.preempt(5, 1_000).unwrap();
     job.pass(TTL_MS - 1);
     assert_eq!(job.renew(by).unwrap().remaining_ms, 1);
@@ -293,8 +238,7 @@ fn a_claim_that_was_acknowledged_outlasts_an_earlier_yield_time() {
 
 #[test]
 fn only_a_higher_priority_takes_a_notice_over_and_never_to_a_later_time() {
-    let mut job = OneJob::new();
-    let by = job.claimed(1);
+    let (mut job, by) = OneJob::held();
     job.preempt(5, 10_000).unwrap();
     job.preempt(5, 0).unwrap();
     assert_eq!(job.renew(by).unwrap().yield_request.as_ref().map(|asked| asked.yield_in_ms), Some(10_000));
@@ -311,8 +255,7 @@ fn only_a_higher_priority_takes_a_notice_over_and_never_to_a_later_time() {
 
 #[test]
 fn a_notice_that_is_withdrawn_is_forgotten() {
-    let mut job = OneJob::new();
-    let by = job.claimed(1);
+    let (mut job, by) = OneJob::held();
     job.preempt(5, 1_000).unwrap();
     job.news();
     job.ask(&JobCommand::Withdraw).unwrap();
@@ -334,8 +277,7 @@ fn nobody_is_asked_to_yield_a_job_that_nobody_holds() {
 #[test]
 fn after_an_advance_nothing_from_before_speaks_for_a_job() {
     // What was live, what was late, and what was never claimed.
-    let mut live = OneJob::new();
-    let by = live.claimed(1);
+    let (mut live, by) = OneJob::held();
     live.newest = Token::new(1 << 32);
     live.ask(&JobCommand::Advance).unwrap();
     assert_eq!(
@@ -347,8 +289,7 @@ fn after_an_advance_nothing_from_before_speaks_for_a_job() {
         Err(JobRefusal::Stale { outcome: Some(AttemptOutcome::Advanced), .. })
     ));
 
-    let mut crashed = OneJob::new();
-    let by = crashed.crashed(1);
+    let (mut crashed, by) = OneJob::new().after(|job| job.crashed(1));
     crashed.newest = Token::new(1 << 32);
     crashed.ask(&JobCommand::Advance).unwrap();
     assert!(matches!(
@@ -365,8 +306,7 @@ fn after_an_advance_nothing_from_before_speaks_for_a_job() {
 
 #[test]
 fn force_is_not_undone_by_time() {
-    let mut job = OneJob::new();
-    let by = job.run_out(1);
+    let (mut job, by) = OneJob::new().after(|job| job.run_out(1));
     assert_eq!(job.complete(by), Ok(late(JobState::Completed, None)));
     job.pass(RETRY_MS * 1_000);
     assert_eq!(job.expire(0), Ok(JobCommandResult::Nothing));

@@ -2,16 +2,7 @@
 
 use std::num::NonZeroU32;
 
-use fencehold_core::job::{
-    AttemptOutcome, AttemptProof, AttemptWrite, Due, JobCommand, JobCommandResult, JobOptions, JobRefusal,
-    JobState,
-};
-use fencehold_core::lease::LeaseOutcome;
-use fencehold_core::limits::{CRASH_NOTICED_MS, CRASH_SPREAD_MS};
-use fencehold_core::{BlockedAction, EventData};
-
-use crate::support::job::{OneJob, RETRY_MS, late, reported, terms};
-use crate::support::{TTL_MS, hold};
+use crate::prelude::*;
 
 const TIMED_OUT: JobCommandResult = JobCommandResult::Expired { how: AttemptOutcome::TimedOut };
 
@@ -26,12 +17,9 @@ fn with_limit(limit_ms: u32, max_attempts: u16) -> OneJob {
 #[test]
 fn a_sweep_that_comes_too_early_does_nothing() {
     // R03: whatever the sweep believed when it set out, a live claim is live.
-    let mut job = OneJob::new();
-    let by = job.claimed(1);
+    let (mut job, by) = OneJob::held();
     job.pass(TTL_MS - 1);
-    let before = job.kept();
     assert_eq!(job.expire(0), Err(JobRefusal::NotExpired { remaining_ms: 1 }));
-    assert_eq!(job.kept(), before);
     job.renew(by).unwrap();
     job.pass(TTL_MS - 1);
     assert_eq!(job.expire(0), Err(JobRefusal::NotExpired { remaining_ms: 1 }));
@@ -53,9 +41,7 @@ fn a_sweep_of_a_job_that_nobody_holds_does_nothing() {
 fn a_crash_is_counted_and_the_job_comes_back_within_the_spread() {
     for (random, delay_ms) in [(0, 0), (1_234, 1_234), (CRASH_SPREAD_MS, CRASH_SPREAD_MS), (u64::MAX, 3_210)]
     {
-        let mut job = OneJob::new();
-        let by = job.run_out(1);
-        job.news();
+        let (mut job, by) = OneJob::new().after(|job| job.run_out(1));
         assert_eq!(job.expire(random), Ok(JobCommandResult::Expired { how: AttemptOutcome::Crashed }));
         let due_ms = job.now.store_ms + delay_ms;
         assert_eq!((job.record.state, job.record.due), (JobState::Scheduled, Due::Store(due_ms)));
@@ -163,11 +149,9 @@ fn a_completion_after_expiry_is_accepted_while_nobody_else_had_the_job() {
 #[test]
 fn a_completion_after_takeover_is_stale_and_harms_nobody() {
     // R06 and R08
-    let mut job = OneJob::new();
-    let first = job.crashed(1);
+    let (mut job, first) = OneJob::new().after(|job| job.crashed(1));
     let second = job.claimed(2);
     job.news();
-    let before = job.kept();
     let stale = JobRefusal::Stale {
         token: first.token,
         outcome: Some(AttemptOutcome::Crashed),
@@ -188,15 +172,13 @@ fn a_completion_after_takeover_is_stale_and_harms_nobody() {
     {
         assert_eq!(job.write(first, what), Err(stale.clone()), "{what:?}");
     }
-    assert_eq!(job.kept(), before);
     assert_eq!(job.complete(second), Ok(reported(JobState::Completed, None)));
     assert_eq!(job.complete(first), Err(stale), "also afterwards");
 }
 
 #[test]
 fn one_that_speaks_for_a_job_that_has_ended_is_seen() {
-    let mut job = OneJob::new();
-    let by = job.claimed(1);
+    let (mut job, by) = OneJob::held();
     job.complete(by).unwrap();
     job.news();
     assert_eq!(job.fail(by), Err(JobRefusal::Finished { state: JobState::Completed }));
@@ -212,8 +194,7 @@ fn one_that_speaks_for_a_job_that_has_ended_is_seen() {
 #[test]
 fn the_same_worker_is_stale_under_its_older_token_even_with_the_same_hold_id() {
     // R09 and R10: neither a name nor a hold id speaks for an attempt, only its token.
-    let mut job = OneJob::new();
-    let first = job.crashed(1);
+    let (mut job, first) = OneJob::new().after(|job| job.crashed(1));
     let second = job.claimed(1);
     assert!(matches!(job.complete(first), Err(JobRefusal::Stale { .. })));
     job.complete(second).unwrap();
@@ -221,35 +202,30 @@ fn the_same_worker_is_stale_under_its_older_token_even_with_the_same_hold_id() {
 
 #[test]
 fn a_failure_after_expiry_counts_as_a_failure_instead_of_a_crash() {
-    let mut job = OneJob::new();
-    let by = job.crashed(1);
+    let (mut job, by) = OneJob::new().after(|job| job.crashed(1));
     assert_eq!(job.fail(by), Ok(late(JobState::Scheduled, Some(RETRY_MS))));
     assert_eq!((job.counts(), job.how()), ((1, 0), AttemptOutcome::FailedLate));
     assert_eq!(job.fail(by), Ok(late(JobState::Scheduled, Some(RETRY_MS))), "said again");
     assert_eq!(job.counts(), (1, 0));
 
-    let mut quarantined = OneJob::new();
-    let by = quarantined.quarantined();
+    let (mut quarantined, by) = OneJob::new().after(|job| job.quarantined());
     assert_eq!(quarantined.fail(by).unwrap().state, JobState::Scheduled);
     assert_eq!(quarantined.counts(), (1, 1));
 
-    let mut unnoted = OneJob::new();
-    let by = unnoted.run_out(1);
+    let (mut unnoted, by) = OneJob::new().after(|job| job.run_out(1));
     assert_eq!(unnoted.fail(by), Ok(late(JobState::Scheduled, Some(RETRY_MS))));
     assert_eq!(unnoted.counts(), (1, 0));
 }
 
 #[test]
 fn what_a_holder_says_of_an_attempt_that_timed_out_counts_once_and_is_heard() {
-    let mut job = with_limit(10_000, 3);
-    let by = job.run_out(1);
+    let (mut job, by) = with_limit(10_000, 3).after(|job| job.run_out(1));
     job.expire(0).unwrap();
     assert_eq!(job.fail(by), Ok(late(JobState::Scheduled, Some(RETRY_MS))));
     assert_eq!(job.counts(), (1, 0), "the time limit and the holder speak of one failure");
     assert_eq!(job.record.attempts()[0].error.as_deref(), Some("no route to host"));
 
-    let mut job = with_limit(10_000, 3);
-    let by = job.run_out(1);
+    let (mut job, by) = with_limit(10_000, 3).after(|job| job.run_out(1));
     job.expire(0).unwrap();
     assert_eq!(
         job.fail_for_good(by),
@@ -257,8 +233,7 @@ fn what_a_holder_says_of_an_attempt_that_timed_out_counts_once_and_is_heard() {
         "its holder knows better than to try again"
     );
 
-    let mut job = with_limit(10_000, 3);
-    let by = job.run_out(1);
+    let (mut job, by) = with_limit(10_000, 3).after(|job| job.run_out(1));
     job.expire(0).unwrap();
     assert_eq!(job.complete(by), Ok(late(JobState::Completed, None)));
     assert_eq!(job.counts(), (0, 0), "its failure is given back");
@@ -267,8 +242,7 @@ fn what_a_holder_says_of_an_attempt_that_timed_out_counts_once_and_is_heard() {
 #[test]
 fn who_is_late_may_leave_a_checkpoint_and_an_outcome_but_begin_nothing() {
     for noted in [false, true] {
-        let mut job = OneJob::new();
-        let by = job.run_out(1);
+        let (mut job, by) = OneJob::new().after(|job| job.run_out(1));
         if noted {
             job.expire(0).unwrap();
         }
@@ -286,8 +260,7 @@ fn who_is_late_may_leave_a_checkpoint_and_an_outcome_but_begin_nothing() {
 
 #[test]
 fn nobody_is_late_after_the_job_has_failed_or_was_called_off() {
-    let mut failed = with_limit(10_000, 1);
-    let by = failed.run_out(1);
+    let (mut failed, by) = with_limit(10_000, 1).after(|job| job.run_out(1));
     failed.expire(0).unwrap();
     for say in [OneJob::complete, OneJob::fail] {
         assert_eq!(say(&mut failed, by), Err(JobRefusal::Finished { state: JobState::Failed }));
@@ -298,17 +271,14 @@ fn nobody_is_late_after_the_job_has_failed_or_was_called_off() {
         "it learns why"
     );
 
-    let mut cancelled = OneJob::new();
-    let by = cancelled.crashed(1);
+    let (mut cancelled, by) = OneJob::new().after(|job| job.crashed(1));
     cancelled.cancel(false).unwrap();
-    let before = cancelled.kept();
     for say in [OneJob::complete, OneJob::fail] {
         assert_eq!(say(&mut cancelled, by), Err(JobRefusal::Finished { state: JobState::Cancelled }));
     }
     for what in [AttemptWrite::Checkpoint, AttemptWrite::Outcome] {
         assert_eq!(cancelled.write(by, what), Err(JobRefusal::Finished { state: JobState::Cancelled }));
     }
-    assert_eq!(cancelled.kept(), before);
 }
 
 #[test]
@@ -327,8 +297,7 @@ fn nobody_is_late_after_an_operators_retry() {
 
 #[test]
 fn who_had_to_yield_may_be_late_too() {
-    let mut job = OneJob::new();
-    let by = job.claimed(1);
+    let (mut job, by) = OneJob::held();
     job.preempt(1, 0).unwrap();
     job.pass(TTL_MS);
     job.expire(0).unwrap();
@@ -338,8 +307,7 @@ fn who_had_to_yield_may_be_late_too() {
 
 #[test]
 fn a_wrong_hold_id_is_not_late() {
-    let mut job = OneJob::new();
-    let by = job.crashed(1);
+    let (mut job, by) = OneJob::new().after(|job| job.crashed(1));
     let before = job.kept();
     let thief = AttemptProof { hash: hold(2), ..by };
     assert_eq!(job.complete(thief), Err(JobRefusal::WrongHoldId { token: by.token }));

@@ -3,15 +3,11 @@
 use std::collections::BTreeSet;
 use std::num::NonZeroU32;
 
-use fencehold_core::Token;
-use fencehold_core::job::{AttemptProof, AttemptWrite, JobCommand, JobCommandResult, JobOptions, JobRefusal};
 use proptest::prelude::*;
 use proptest::strategy::ValueTree as _;
 use proptest::test_runner::TestRunner;
 
-use crate::support::job::{OneJob, cancelling, operator, preempting, terms};
-use crate::support::job_model::JobModel;
-use crate::support::{TTL_MS, hold, owner};
+use crate::prelude::*;
 
 /// Which attempt a command speaks for.
 #[derive(Clone, Copy, Debug)]

@@ -3,15 +3,11 @@
 use std::collections::BTreeSet;
 use std::num::NonZeroU64;
 
-use fencehold_core::lease::{Acquire, LeaseCommand, LeaseCommandResult, LeaseRecord, PreemptRequest};
-use fencehold_core::limits::{COLLECT_AFTER_FREE_MS, HOLD_AGE_MS_MAX, TOKEN_MAX};
-use fencehold_core::{Refusal, Token};
 use proptest::prelude::*;
 use proptest::strategy::ValueTree as _;
 use proptest::test_runner::TestRunner;
 
-use crate::support::model::LeaseModel;
-use crate::support::{OneKey, TTL_MS, ask, hold, owner, revocation, task};
+use crate::prelude::*;
 
 /// Whose hold id a command carries.
 #[derive(Clone, Copy, Debug)]

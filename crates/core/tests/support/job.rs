@@ -5,7 +5,7 @@ use fencehold_core::job::{
     AttemptOutcome, AttemptProof, AttemptRenewal, AttemptWrite, JobCommand, JobCommandResult, JobDecision,
     JobOptions, JobRecord, JobRefusal, JobStanding, JobState, ReportedAttempt, decide,
 };
-use fencehold_core::lease::PreemptRequest;
+use fencehold_core::lease::{DeadlineChange, PreemptRequest};
 use fencehold_core::retry::{Backoff, RetryPolicy};
 use fencehold_core::{EventData, Owner, Reason, Timestamp, Token};
 
@@ -55,6 +55,40 @@ impl OneJob {
         }
     }
 
+    /// A job that hold id 1 has just claimed, and what proves it; that is no news any more.
+    pub(crate) fn held() -> (Self, AttemptProof) {
+        OneJob::new().after(|job| job.claimed(1))
+    }
+
+    /// The job after something was done with it, and what proves the attempt; what has happened is no news any more.
+    pub(crate) fn after(mut self, act: impl FnOnce(&mut Self) -> AttemptProof) -> (Self, AttemptProof) {
+        let by = act(&mut self);
+        self.facts.clear();
+        (self, by)
+    }
+
+    /// A job that has come to this state in the usual way.
+    pub(crate) fn in_state(state: JobState) -> Self {
+        let mut job = OneJob::new();
+        let mut report = |say: fn(&mut OneJob, AttemptProof) -> Result<ReportedAttempt, JobRefusal>| {
+            let by = job.claimed(1);
+            say(&mut job, by).expect("a live claim");
+        };
+        match state {
+            JobState::Completed => report(OneJob::complete),
+            JobState::Failed => report(OneJob::fail_for_good),
+            JobState::InDoubt => report(OneJob::stop_at_intent),
+            JobState::Scheduled => report(OneJob::fail),
+            JobState::Cancelled => assert!(job.cancel(false).is_ok()),
+            JobState::Quarantined => {
+                job.quarantined();
+            }
+            _ => panic!("a job does not end {state}"),
+        }
+        assert_eq!(job.state(), state);
+        job
+    }
+
     /// Lets time pass on both clocks.
     pub(crate) fn pass(&mut self, ms: u64) {
         self.now.store_ms += ms;
@@ -70,9 +104,13 @@ impl OneJob {
         decide(&self.standing(), &self.record, command)
     }
 
-    /// Carries a command out.
+    /// Carries a command out. A refusal changes nothing.
     pub(crate) fn ask(&mut self, command: &JobCommand) -> Result<JobCommandResult, JobRefusal> {
         let decision = self.decision(command);
+        if decision.reply.is_err() {
+            let changes = (&decision.record, decision.deadline);
+            assert_eq!(changes, (&None, DeadlineChange::Keep), "refused: {command:?}");
+        }
         if let Some(record) = decision.record {
             self.record = record;
         }
@@ -88,10 +126,8 @@ impl OneJob {
     }
 
     pub(crate) fn claim(&mut self, id: u8) -> Result<Token, JobRefusal> {
-        match self.ask(&claiming("worker", id))? {
-            JobCommandResult::Claimed { token, .. } => Ok(token),
-            other => panic!("a claim was answered {other:?}"),
-        }
+        let answer = self.ask(&claiming("worker", id))?;
+        assert_matches!(answer, JobCommandResult::Claimed { token, .. } => Ok(token))
     }
 
     /// Claims, and must be given the job.
@@ -124,10 +160,7 @@ impl OneJob {
     }
 
     pub(crate) fn renew(&mut self, by: AttemptProof) -> Result<AttemptRenewal, JobRefusal> {
-        match self.ask(&JobCommand::Renew(by))? {
-            JobCommandResult::Renewed(renewal) => Ok(renewal),
-            other => panic!("a renewal was answered {other:?}"),
-        }
+        assert_matches!(self.ask(&JobCommand::Renew(by))?, JobCommandResult::Renewed(renewal) => Ok(renewal))
     }
 
     pub(crate) fn complete(&mut self, by: AttemptProof) -> Result<ReportedAttempt, JobRefusal> {
@@ -156,10 +189,7 @@ impl OneJob {
     }
 
     fn report(&mut self, command: &JobCommand) -> Result<ReportedAttempt, JobRefusal> {
-        match self.ask(command)? {
-            JobCommandResult::Reported(reported) => Ok(reported),
-            other => panic!("{command:?} was answered {other:?}"),
-        }
+        assert_matches!(self.ask(command)?, JobCommandResult::Reported(reported) => Ok(reported), "{command:?}")
     }
 
     pub(crate) fn write(
@@ -175,10 +205,7 @@ impl OneJob {
     }
 
     pub(crate) fn cancel(&mut self, now: bool) -> Result<JobState, JobRefusal> {
-        match self.ask(&cancelling(now))? {
-            JobCommandResult::Cancelled { state } => Ok(state),
-            other => panic!("a cancellation was answered {other:?}"),
-        }
+        assert_matches!(self.ask(&cancelling(now))?, JobCommandResult::Cancelled { state } => Ok(state))
     }
 
     pub(crate) fn retry(&mut self) -> Result<JobCommandResult, JobRefusal> {

@@ -42,6 +42,13 @@ impl OneKey {
         OneKey { record, ..OneKey::new() }
     }
 
+    /// A key that A has just taken under hold id 1, and its token.
+    pub(crate) fn held() -> (Self, Token) {
+        let mut key = OneKey::new();
+        let token = key.granted(ask("a", 1));
+        (key, token)
+    }
+
     /// Lets time pass.
     pub(crate) fn pass(&mut self, ms: u64) {
         self.now.store_ms += ms;
@@ -57,9 +64,13 @@ impl OneKey {
         decide(&self.standing(), &self.record, command)
     }
 
-    /// Carries a command out.
+    /// Carries a command out. A refusal changes nothing; it may only note that a lease has run out.
     pub(crate) fn ask(&mut self, command: &LeaseCommand) -> Result<LeaseCommandResult, Refusal> {
         let decision = self.decision(command);
+        if decision.reply.is_err() && !matches!(self.standing().term, HoldState::Over { .. }) {
+            let changes = (&decision.record, decision.deadline);
+            assert_eq!(changes, (&None, DeadlineChange::Keep), "refused: {command:?}");
+        }
         if let Some(record) = decision.record {
             self.record = record;
         }
@@ -69,10 +80,8 @@ impl OneKey {
     }
 
     pub(crate) fn acquire(&mut self, ask: Acquire) -> Result<Grant, Refusal> {
-        match self.ask(&LeaseCommand::Acquire(ask))? {
-            LeaseCommandResult::Granted(grant) => Ok(grant),
-            other => panic!("an acquire was answered {other:?}"),
-        }
+        let answer = self.ask(&LeaseCommand::Acquire(ask))?;
+        assert_matches!(answer, LeaseCommandResult::Granted(grant) => Ok(grant))
     }
 
     /// Acquires, and must be granted.
@@ -81,10 +90,8 @@ impl OneKey {
     }
 
     pub(crate) fn renew(&mut self, id: u8, token: Token) -> Result<LeaseRenewal, Refusal> {
-        match self.ask(&LeaseCommand::Renew { hash: hold(id), token })? {
-            LeaseCommandResult::Renewed(renewal) => Ok(renewal),
-            other => panic!("a renewal was answered {other:?}"),
-        }
+        let answer = self.ask(&LeaseCommand::Renew { hash: hold(id), token })?;
+        assert_matches!(answer, LeaseCommandResult::Renewed(renewal) => Ok(renewal))
     }
 
     pub(crate) fn release(&mut self, id: u8, token: Token) -> Result<LeaseCommandResult, Refusal> {
@@ -100,10 +107,8 @@ impl OneKey {
     }
 
     pub(crate) fn revoke(&mut self, only_token: Option<Token>) -> Result<Revoked, Refusal> {
-        match self.ask(&revocation(only_token))? {
-            LeaseCommandResult::Revoked(revoked) => Ok(revoked),
-            other => panic!("a revocation was answered {other:?}"),
-        }
+        let answer = self.ask(&revocation(only_token))?;
+        assert_matches!(answer, LeaseCommandResult::Revoked(revoked) => Ok(revoked))
     }
 
     pub(crate) fn advance(&mut self, lift: u64) -> Result<LeaseCommandResult, Refusal> {
@@ -118,10 +123,8 @@ impl OneKey {
     ) -> Result<u64, Refusal> {
         let contender = owner(contender);
         let ask = PreemptRequest { contender, task: Some(task("urgent")), priority, yield_in_ms };
-        match self.ask(&LeaseCommand::Preempt(ask))? {
-            LeaseCommandResult::Asked { free_in_ms } => Ok(free_in_ms),
-            other => panic!("a preemption was answered {other:?}"),
-        }
+        let answer = self.ask(&LeaseCommand::Preempt(ask))?;
+        assert_matches!(answer, LeaseCommandResult::Asked { free_in_ms } => Ok(free_in_ms))
     }
 
     pub(crate) fn withdraw(&mut self) -> Result<LeaseCommandResult, Refusal> {
@@ -215,6 +218,11 @@ pub(crate) fn ask_with_max_age(name: &str, id: u8, max_age_ms: u64) -> Acquire {
 pub(crate) fn revocation(only_token: Option<Token>) -> LeaseCommand {
     let reason = Reason::new("stuck since noon").expect("a good reason");
     LeaseCommand::Revoke { by: owner("operator"), reason, only_token }
+}
+
+/// The answer to a sweep that has found a lease over.
+pub(crate) fn expired(token: Token, how: LeaseOutcome) -> Result<LeaseCommandResult, Refusal> {
+    Ok(LeaseCommandResult::Expired { token, how })
 }
 
 /// What the holder of an ended lease learns, by whom included.

@@ -243,11 +243,8 @@ impl LeaseModel {
         if self.held().is_some_and(|life| life.is(hash, token)) {
             self.note();
         }
-        let known = self
-            .recent_lives()
-            .iter()
-            .find(|life| life.is(hash, token))
-            .and_then(|life| life.end);
+        let mut lives = self.recent_lives().iter();
+        let known = lives.find(|life| life.is(hash, token)).and_then(|life| life.end);
         match reply {
             Err(Refusal::Lost { token: shown, outcome: how, by, reason, current_token: current }) => {
                 assert_eq!((*shown, *how), (token, known.map(|end| end.0)));

@@ -138,11 +138,8 @@ impl JobModel {
         assert_eq!(job.record.due.in_ms(job.now), due_in_ms, "when it is ready");
         assert_eq!(job.record.attempt_count() as usize, self.lives.len(), "how many attempts");
         let kept: Vec<_> = job.record.attempts().iter().map(|life| (life.token, life.outcome)).collect();
-        let ended: Vec<_> = self
-            .recent_lives()
-            .iter()
-            .map(|life| (life.token, life.end.expect("it has ended")))
-            .collect();
+        let ended = self.recent_lives().iter();
+        let ended: Vec<_> = ended.map(|life| (life.token, life.end.expect("it has ended"))).collect();
         assert_eq!(kept, ended, "every end is on record");
     }
 

@@ -16,7 +16,6 @@ use fencehold_core::{Event, EventData, HoldId, Key, Namespace, Owner, Reason, Re
 use fencehold_test_store::{TestCapability, TestStore, drive};
 
 use super::concurrent::{ANSWER_WITHIN, PendingCall};
-use super::{CaseResult, NotApplicable};
 
 /// How often a state that must come is looked for. Every look is a round trip, in which others get their turn.
 const LOOKS_MAX: usize = 200_000;
@@ -53,7 +52,7 @@ impl HeardChanges {
 }
 
 /// A lease that was granted, as its holder knows it.
-#[derive(Clone)]
+#[derive(Clone, Debug)]
 pub(super) struct HeldLease {
     pub(super) request: AcquireLeaseRequest,
     pub(super) key: Key,
@@ -92,42 +91,26 @@ impl Fixture {
         self.test_store.test_capabilities().contains(&capability)
     }
 
-    /// Goes on only where the arena can show this.
-    pub(super) fn needs(&self, capability: TestCapability) -> CaseResult {
-        if self.has(capability) { Ok(()) } else { Err(NotApplicable(capability.lacking())) }
-    }
-
-    /// Goes on only where the store has a line to wait in.
-    pub(super) fn needs_wait_queue(&self) -> CaseResult {
-        if self.capabilities().supports_waiting {
-            Ok(())
-        } else {
-            Err(NotApplicable("waiting there is polling"))
-        }
-    }
-
-    /// Goes on only where the line is fair.
-    pub(super) fn needs_fair_queue(&self) -> CaseResult {
-        self.needs_wait_queue()?;
-        if self.capabilities().supports_fair_waiting {
-            Ok(())
-        } else {
-            Err(NotApplicable("its line is not fair"))
-        }
-    }
-
-    /// Goes on only where holders can be asked to yield.
-    pub(super) fn needs_preemption(&self) -> CaseResult {
-        self.needs_fair_queue()?;
-        if self.capabilities().supports_preemption { Ok(()) } else { Err(NotApplicable("it cannot preempt")) }
-    }
-
     pub(super) fn ttl_ms(&self) -> u64 {
         self.test_store.ttl_ms()
     }
 
     pub(super) fn pass(&self, ms: u64) {
         self.test_store.pass(ms);
+    }
+
+    /// Lets time pass, where it can be moved.
+    pub(super) fn pass_if_it_can(&self, ms: u64) {
+        if self.has(TestCapability::MovesTime) {
+            self.pass(ms);
+        }
+    }
+
+    /// Restarts the store, where that can be done.
+    pub(super) fn restart_if_it_can(&self) {
+        if self.has(TestCapability::Restarts) {
+            self.test_store.restart();
+        }
     }
 
     pub(super) fn run_out(&self, key_name: &str) {
@@ -233,9 +216,7 @@ impl Fixture {
     pub(super) fn churn(&self, key_name: &str, times: usize) {
         for _ in 0..times {
             let held = self.take(key_name, "churn");
-            if self.has(TestCapability::MovesTime) {
-                self.pass(1);
-            }
+            self.pass_if_it_can(1);
             self.release(&held).expect("a lease that can be given back");
         }
     }
@@ -382,30 +363,23 @@ impl Fixture {
     }
 
     /// Sets limits of this namespace.
-    pub(super) fn set_limits(&self, limits: Quota) -> Result<QuotaView, NotApplicable> {
+    pub(super) fn set_limits(&self, limits: Quota) -> QuotaView {
         self.look_at_limits(Some(limits), false)
     }
 
     /// Looks at the limits, and sets them, of this namespace or of every one. Until they count everywhere, time passes.
-    pub(super) fn look_at_limits(
-        &self,
-        set: Option<Quota>,
-        every_namespace: bool,
-    ) -> Result<QuotaView, NotApplicable> {
+    pub(super) fn look_at_limits(&self, set: Option<Quota>, every_namespace: bool) -> QuotaView {
         let request = QuotaRequest {
             quota: set,
             all_namespaces: every_namespace,
             by: Some(owner("P")).filter(|_| set.is_some()),
         };
-        let view = match self.drive(self.test_store.other().quota(&self.call, request)) {
-            Err(StoreError::Unsupported { .. }) => return Err(NotApplicable("it limits no namespace")),
-            answer => answer.expect("limits"),
-        };
+        let view = self.drive(self.test_store.other().quota(&self.call, request)).expect("limits");
         match self.test_store.limits_count_after_ms() {
             ms if ms > 0 && set.is_some() => self.pass(ms),
             _ => {}
         }
-        Ok(view)
+        view
     }
 
     pub(super) fn open_now(&self) -> Result<(), StoreError> {
@@ -486,6 +460,21 @@ pub(super) fn assert_lost<T: std::fmt::Debug>(
     }
 }
 
+/// Whether a refusal says that a hold ran out, and that another one has the key.
+#[track_caller]
+pub(super) fn assert_superseded<T: std::fmt::Debug>(
+    answer: Result<T, Refusal>,
+    held: &HeldLease,
+    newer: &HeldLease,
+) {
+    match answer {
+        Err(Refusal::Lost { token, outcome: Some(LeaseOutcome::Expired), current_token, .. }) => {
+            assert_eq!((token, current_token), (held.token, newer.token), "superseded, and by whom");
+        }
+        other => panic!("{other:?}"),
+    }
+}
+
 /// Whether a refusal names this holder.
 #[track_caller]
 pub(super) fn assert_held_by(answer: Result<HeldLease, Refusal>, holder: &HeldLease) {
@@ -516,6 +505,23 @@ pub(super) fn fresh_hold() -> HoldId {
     let mut bits = [0x5a; 16];
     bits[8..].copy_from_slice(&number);
     HoldId::from_random(bits)
+}
+
+/// Hold ids that nothing may show.
+pub(super) const SECRETS: [[u8; 16]; 2] = [[0xa7; 16], [0xb9; 16]];
+
+/// Whether neither of the [`SECRETS`] nor its hash is in anything that was shown, in digits or as a list.
+pub(super) fn assert_no_secret_in(shown: &[String]) {
+    let hex = |bytes: &[u8]| bytes.iter().map(|byte| format!("{byte:02x}")).collect::<String>();
+    let list = |bytes: &[u8]| bytes.iter().map(u8::to_string).collect::<Vec<_>>().join(", ");
+    for secret in SECRETS {
+        let hash = *HoldId::from_random(secret).hash().as_bytes();
+        for form in [hex(&secret[..4]), list(&secret[..2]), hex(&hash[..4]), list(&hash[..4])] {
+            for text in shown {
+                assert!(!text.to_lowercase().contains(&form), "{form} is in {text}");
+            }
+        }
+    }
 }
 
 pub(super) fn key(name: &str) -> Key {

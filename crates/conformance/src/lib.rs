@@ -18,15 +18,31 @@
 //! applicable; nothing passes in silence. Order comes from barriers, from the test store's clock and from what the store
 //! itself shows of its line; no case sleeps.
 
+/// Fails with the value, unless it has this shape. Behind `=>` stands what is wanted of it, last what is said of it.
+#[macro_export]
+macro_rules! assert_matches {
+    ($value:expr, $pattern:pat $(if $guard:expr)? $(, $($what:tt)+)?) => {
+        $crate::assert_matches!($value, $pattern $(if $guard)? => {} $(, $($what)+)?)
+    };
+    ($value:expr, $pattern:pat $(if $guard:expr)? => $wanted:expr $(, $($what:tt)+)?) => {
+        match $value {
+            $pattern $(if $guard)? => $wanted,
+            ref other => panic!("{}{other:?}", String::new() $(+ &format!($($what)+) + ": ")?),
+        }
+    };
+}
+
 mod concurrent;
 mod fixture;
 pub mod golden;
 mod job;
 mod lease;
+mod need;
 
 use std::io::Write as _;
 
 use fixture::Fixture;
+use need::Need;
 
 pub use fencehold_test_store::{ClockedTestStore, TestCapability, TestStore, TestStoreFactory, block_on};
 
@@ -34,15 +50,9 @@ pub use fencehold_test_store::{ClockedTestStore, TestCapability, TestStore, Test
 struct Case {
     theme: &'static str,
     name: &'static str,
-    check: fn(&Fixture) -> CaseResult,
+    needs: &'static [&'static dyn Need],
+    check: fn(&Fixture),
 }
-
-/// What a case that did not fail says.
-type CaseResult = Result<(), NotApplicable>;
-
-/// What the store, or the test store, would have to be able to do.
-#[derive(Clone, Copy, Debug)]
-struct NotApplicable(&'static str);
 
 /// What became of the cases of one store. A case that fails panics and is in no list.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
@@ -111,7 +121,10 @@ fn check_one(factory: &impl TestStoreFactory, cases: &[Case], theme: &str, name:
 /// False: not applicable.
 fn run(factory: &impl TestStoreFactory, case: &Case) -> bool {
     let fixture = Fixture::new(factory.test_store());
-    let Err(NotApplicable(lacking)) = (case.check)(&fixture) else { return true };
+    let Some(lacking) = case.needs.iter().find_map(|need| need.lacking(&fixture)) else {
+        (case.check)(&fixture);
+        return true;
+    };
     let store = fixture.capabilities().store;
     let line = format!("not applicable to {store} {}::{} ({lacking})\n", case.theme, case.name);
     // Straight to the stream, and in one piece: what goes through the print macros is swallowed for a test that passes.

@@ -1,16 +1,9 @@
 //! Calling jobs off, having them start over, forgetting them.
 
-use fencehold_contract::job::{NewJob, Report, When};
-use fencehold_core::job::{AttemptOutcome, JobId, JobRefusal, JobState};
-use fencehold_test_store::TestCapability;
-
-use super::fixture::{RETRY_MS, assert_stale, failed};
-use crate::CaseResult;
-use crate::concurrent::at_once;
-use crate::fixture::{Fixture, until};
+use super::prelude::*;
 
 /// A job without a running attempt is cancelled at once, and stays it.
-pub(super) fn a_job_that_nobody_holds_is_cancelled_at_once(g: &Fixture) -> CaseResult {
+pub(super) fn a_job_that_nobody_holds_is_cancelled_at_once(g: &Fixture) {
     let later = NewJob { when: When::After { delay_ms: 60_000 }, ..g.job_for("q") };
     for id in [g.put("q"), g.put_with(later)] {
         assert_eq!(g.cancel(id, false), Ok(JobState::Cancelled));
@@ -18,11 +11,10 @@ pub(super) fn a_job_that_nobody_holds_is_cancelled_at_once(g: &Fixture) -> CaseR
     }
     assert!(g.try_work("q", "A").is_none());
     assert_eq!(g.count("q", JobState::Cancelled), 2);
-    Ok(())
 }
 
 /// The holder of a job that is called off learns at its next renewal; the job is cancelled when its attempt has ended.
-pub(super) fn a_holder_learns_of_a_cancellation_at_its_next_renewal(g: &Fixture) -> CaseResult {
+pub(super) fn a_holder_learns_of_a_cancellation_at_its_next_renewal(g: &Fixture) {
     for (how, word) in [
         ("failed", failed()),
         ("handed back", Report::Release {}),
@@ -38,12 +30,10 @@ pub(super) fn a_holder_learns_of_a_cancellation_at_its_next_renewal(g: &Fixture)
         assert_eq!(g.state(work.job.id), JobState::Cancelled, "{how}");
         assert!(g.try_work("q", "B").is_none(), "{how}");
     }
-    Ok(())
 }
 
 /// A holder that dies after its job was called off leaves it cancelled.
-pub(super) fn a_cancelled_job_whose_holder_dies_is_cancelled(g: &Fixture) -> CaseResult {
-    g.needs(TestCapability::MovesTime)?;
+pub(super) fn a_cancelled_job_whose_holder_dies_is_cancelled(g: &Fixture) {
     let work = g.new_work("q", "A");
     g.cancel(work.job.id, false).expect("a running job");
     g.crash(&work);
@@ -52,22 +42,20 @@ pub(super) fn a_cancelled_job_whose_holder_dies_is_cancelled(g: &Fixture) -> Cas
         (JobState::Cancelled, Some(AttemptOutcome::Crashed))
     );
     assert_eq!(g.complete(&work), Err(JobRefusal::Finished { state: JobState::Cancelled }));
-    Ok(())
 }
 
 /// R33: work that was done before its holder knew is done.
-pub(super) fn a_completion_beats_a_request_to_cancel(g: &Fixture) -> CaseResult {
+pub(super) fn a_completion_beats_a_request_to_cancel(g: &Fixture) {
     let work = g.new_work("q", "A");
     g.cancel(work.job.id, false).expect("a running job");
     assert_eq!(g.complete(&work).map(|answer| answer.state), Ok(JobState::Completed));
     for now in [false, true] {
         assert_eq!(g.cancel(work.job.id, now), Err(JobRefusal::Finished { state: JobState::Completed }));
     }
-    Ok(())
 }
 
 /// R33: cancel and complete at once: one end, and both learn which.
-pub(super) fn cancel_and_complete_at_once_have_one_end(g: &Fixture) -> CaseResult {
+pub(super) fn cancel_and_complete_at_once_have_one_end(g: &Fixture) {
     for round in 0..30 {
         let work = g.new_work("q", "A");
         let now = round % 2 == 0;
@@ -90,11 +78,10 @@ pub(super) fn cancel_and_complete_at_once_have_one_end(g: &Fixture) -> CaseResul
             other => panic!("{other}"),
         }
     }
-    Ok(())
 }
 
 /// Cancelling now raises the token first: whatever the holder still says is stale.
-pub(super) fn cancelling_now_fences_the_holder_out(g: &Fixture) -> CaseResult {
+pub(super) fn cancelling_now_fences_the_holder_out(g: &Fixture) {
     let work = g.new_work("q", "A");
     assert_eq!(g.cancel(work.job.id, true), Ok(JobState::Cancelled));
     let raised = g.detail(work.job.id).job.token;
@@ -108,11 +95,10 @@ pub(super) fn cancelling_now_fences_the_holder_out(g: &Fixture) -> CaseResult {
     assert!(why.contains('P') && why.contains("the customer left"), "{why}");
     let next = g.new_work("q", "B");
     assert!(next.job.token > raised, "no attempt gets the token that was consumed");
-    Ok(())
 }
 
 /// An operator's retry starts over what has failed, was called off or waits; what is done stays done.
-pub(super) fn a_retry_starts_over_all_but_what_is_done(g: &Fixture) -> CaseResult {
+pub(super) fn a_retry_starts_over_all_but_what_is_done(g: &Fixture) {
     let failed = g.new_work("q", "A");
     g.fail_for_good(&failed).expect("a live claim");
     let waits = g.new_work("q", "A");
@@ -125,38 +111,30 @@ pub(super) fn a_retry_starts_over_all_but_what_is_done(g: &Fixture) -> CaseResul
         assert_eq!((g.state(id), g.counts_of(id)), (JobState::Queued, (0, 0)));
         let again = g.work("q", "B");
         assert_eq!((again.job.id, again.job.attempt), (id, 2));
-        assert!(
-            matches!(g.complete(work), Err(JobRefusal::Stale { .. })),
-            "no earlier attempt reports on it"
-        );
+        assert_matches!(g.complete(work), Err(JobRefusal::Stale { .. }), "no earlier attempt reports on it");
         assert!(matches!(g.retry(id), Err(JobRefusal::WrongState { state: JobState::Running, .. })));
         g.complete(&again).expect("a live claim");
         assert_eq!(g.retry(id), Err(JobRefusal::Finished { state: JobState::Completed }));
     }
     assert_eq!((g.count("q", JobState::Completed), g.count("q", JobState::Failed)), (3, 0));
-    Ok(())
 }
 
 /// Deleting a running job is refused unless forced; what is deleted is unknown from then on.
-pub(super) fn a_running_job_is_deleted_only_by_force(g: &Fixture) -> CaseResult {
+pub(super) fn a_running_job_is_deleted_only_by_force(g: &Fixture) {
     let work = g.new_work("q", "A");
-    match g.delete(work.job.id, false) {
-        Err(JobRefusal::JobRunning { owner, token, .. }) => {
-            assert_eq!((owner.as_str(), token), ("A", work.job.token));
-        }
-        other => panic!("{other:?}"),
-    }
+    let refused = g.delete(work.job.id, false);
+    let holder = assert_matches!(refused, Err(JobRefusal::JobRunning { owner, token, .. }) => (owner, token));
+    assert_eq!(holder, (owner("A"), work.job.token));
     assert_eq!(g.delete(work.job.id, true), Ok(JobState::Running));
     assert!(g.find(work.job.id).is_none());
     assert_eq!(g.renew_work(&work), Err(JobRefusal::JobNotFound));
     assert_eq!(g.complete(&work), Err(JobRefusal::JobNotFound));
     assert_eq!(g.delete(work.job.id, true), Err(JobRefusal::JobNotFound));
     until("a queue that is empty", || g.count("q", JobState::Running) == 0);
-    Ok(())
 }
 
 /// A job in any other state can be deleted, and is then in no count.
-pub(super) fn a_job_that_nobody_holds_can_be_deleted(g: &Fixture) -> CaseResult {
+pub(super) fn a_job_that_nobody_holds_can_be_deleted(g: &Fixture) {
     let done = g.new_work("q", "A");
     g.complete(&done).expect("a live claim");
     let waits = g.new_work("q", "A");
@@ -169,16 +147,12 @@ pub(super) fn a_job_that_nobody_holds_can_be_deleted(g: &Fixture) -> CaseResult 
         assert!(g.find(id).is_none());
         assert_eq!(g.count("q", state), 0);
     }
-    if g.has(TestCapability::MovesTime) {
-        g.pass(2 * RETRY_MS);
-    }
+    g.pass_if_it_can(2 * RETRY_MS);
     assert!(g.try_work("q", "B").is_none());
-    Ok(())
 }
 
 /// It need not wait for its next renewal: neither when it is asked to stop, nor when it was fenced out.
-pub(super) fn a_holder_hears_of_a_cancellation_at_once(g: &Fixture) -> CaseResult {
-    g.needs(TestCapability::TellsHolders)?;
+pub(super) fn a_holder_hears_of_a_cancellation_at_once(g: &Fixture) {
     let heard = g.hear_of_holds();
     let ids: Vec<JobId> = (0..4).map(|_| g.new_work("q", "A").job.id).collect();
     for (nth, id) in ids.into_iter().enumerate() {
@@ -186,5 +160,4 @@ pub(super) fn a_holder_hears_of_a_cancellation_at_once(g: &Fixture) -> CaseResul
         g.cancel(id, nth % 2 == 1).expect("a running job");
         heard.of(&g.call.namespace, &format!("job/{id}"));
     }
-    Ok(())
 }

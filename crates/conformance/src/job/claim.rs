@@ -3,25 +3,14 @@
 use std::collections::BTreeMap;
 use std::sync::Mutex;
 
-use fencehold_contract::StoreError;
-use fencehold_contract::job::{AttemptReport, ClaimJobsRequest, LedgerEntry, LedgerResponse, NewJob, Report};
-use fencehold_core::Token;
-use fencehold_core::job::{JobId, JobOptions, JobState};
-use fencehold_core::ledger::Compensation;
-use fencehold_core::limits::{CHECKPOINT_BYTES_MAX, EFFECTS_BYTES_MAX, JOBS_PER_CALL_MAX, PAYLOAD_BYTES_MAX};
-use fencehold_test_store::TestCapability;
-
-use super::fixture::{ClaimedWork, completed, effect, jobs_of, kind, label, queue, terms, works};
-use crate::CaseResult;
-use crate::concurrent::at_once;
-use crate::fixture::Fixture;
+use super::prelude::*;
 
 fn ids(works: &[ClaimedWork]) -> Vec<JobId> {
     works.iter().map(|work| work.job.id).collect()
 }
 
 /// A claim hands over all that a handler needs, and the job shows who works on it.
-pub(super) fn a_claim_hands_over_all_that_a_handler_needs(g: &Fixture) -> CaseResult {
+pub(super) fn a_claim_hands_over_all_that_a_handler_needs(g: &Fixture) {
     let job = NewJob {
         options: terms(),
         labels: vec![label("tenant", "acme")],
@@ -43,11 +32,10 @@ pub(super) fn a_claim_hands_over_all_that_a_handler_needs(g: &Fixture) -> CaseRe
     assert_eq!((view.state, view.token, view.attempt_count), (JobState::Running, claimed.token, 1));
     let runner = view.runner.expect("an attempt is running");
     assert_eq!((runner.owner.as_str(), runner.ttl_ms), ("A", g.ttl_ms()));
-    Ok(())
 }
 
 /// P2: every attempt has a token of its own, larger than every one before it, of whichever job.
-pub(super) fn every_attempt_has_a_token_of_its_own(g: &Fixture) -> CaseResult {
+pub(super) fn every_attempt_has_a_token_of_its_own(g: &Fixture) {
     g.put_many("q", 3);
     g.put_many("r", 3);
     let mut newest = Token::NONE;
@@ -59,11 +47,10 @@ pub(super) fn every_attempt_has_a_token_of_its_own(g: &Fixture) -> CaseResult {
             g.complete(&work).expect("a live claim");
         }
     }
-    Ok(())
 }
 
 /// Jobs are claimed by priority, and then in the order of their arrival.
-pub(super) fn jobs_are_claimed_by_priority_and_then_in_order(g: &Fixture) -> CaseResult {
+pub(super) fn jobs_are_claimed_by_priority_and_then_in_order(g: &Fixture) {
     let ranks = [0, 5, -3, 0, 5];
     let put: Vec<JobId> = ranks
         .iter()
@@ -73,11 +60,10 @@ pub(super) fn jobs_are_claimed_by_priority_and_then_in_order(g: &Fixture) -> Cas
         .collect();
     let works = g.claim(ClaimJobsRequest { limit: 10, ..g.claim_for("q", "A") });
     assert_eq!(ids(&works), [put[1], put[4], put[0], put[3], put[2]]);
-    Ok(())
 }
 
 /// A claim takes no more than its limit, and no more than there are.
-pub(super) fn a_claim_takes_no_more_than_its_limit(g: &Fixture) -> CaseResult {
+pub(super) fn a_claim_takes_no_more_than_its_limit(g: &Fixture) {
     let put = g.put_many("q", 5);
     let first = g.claim(ClaimJobsRequest { limit: 3, ..g.claim_for("q", "A") });
     assert_eq!(ids(&first), put[..3]);
@@ -85,11 +71,10 @@ pub(super) fn a_claim_takes_no_more_than_its_limit(g: &Fixture) -> CaseResult {
     assert_eq!(ids(&rest), put[3..]);
     assert!(g.try_work("q", "C").is_none());
     assert_eq!((g.count("q", JobState::Queued), g.count("q", JobState::Running)), (0, 5));
-    Ok(())
 }
 
 /// A claim takes from the queues that it names and from no other.
-pub(super) fn a_claim_takes_only_from_its_own_queues(g: &Fixture) -> CaseResult {
+pub(super) fn a_claim_takes_only_from_its_own_queues(g: &Fixture) {
     g.put("other");
     let (q, r) = (g.put("q"), g.put("r"));
     let request = ClaimJobsRequest {
@@ -101,11 +86,10 @@ pub(super) fn a_claim_takes_only_from_its_own_queues(g: &Fixture) -> CaseResult 
     claimed.sort_unstable();
     assert_eq!(claimed, [q, r]);
     assert_eq!(g.count("other", JobState::Queued), 1);
-    Ok(())
 }
 
 /// Queues take turns by their weights, in one claim as in many, and none starves.
-pub(super) fn queues_take_turns_by_their_weights(g: &Fixture) -> CaseResult {
+pub(super) fn queues_take_turns_by_their_weights(g: &Fixture) {
     for limit in [1, 40] {
         let names = [format!("heavy-{limit}"), format!("light-{limit}")];
         for name in &names {
@@ -121,18 +105,15 @@ pub(super) fn queues_take_turns_by_their_weights(g: &Fixture) -> CaseResult {
         }
         assert!((28..=32).contains(&heavy), "three of four are of the heavy queue, not {heavy} of 40");
     }
-    Ok(())
 }
 
 /// R13: the answer is lost; the same claim again gets the same jobs and tokens, with the time that remains.
-pub(super) fn the_same_claim_again_gets_the_same_jobs_with_the_time_that_remains(g: &Fixture) -> CaseResult {
+pub(super) fn the_same_claim_again_gets_the_same_jobs_with_the_time_that_remains(g: &Fixture) {
     g.put_many("q", 3);
     let request = ClaimJobsRequest { limit: 2, ..g.claim_for("q", "B") };
     let first = g.claim(request.clone());
     assert_eq!(first.len(), 2);
-    if g.has(TestCapability::MovesTime) {
-        g.pass(g.ttl_ms() / 3);
-    }
+    g.pass_if_it_can(g.ttl_ms() / 3);
     let again = g.claim(request);
     let told = |works: &[ClaimedWork]| -> Vec<_> {
         works
@@ -148,11 +129,10 @@ pub(super) fn the_same_claim_again_gets_the_same_jobs_with_the_time_that_remains
         g.complete(work).expect("a live claim");
     }
     assert_eq!(g.count("q", JobState::Queued), 1);
-    Ok(())
 }
 
 /// R13: what has come to its end in the meantime is not handed over again, nor anything instead of it.
-pub(super) fn the_same_claim_again_gets_only_what_it_still_has(g: &Fixture) -> CaseResult {
+pub(super) fn the_same_claim_again_gets_only_what_it_still_has(g: &Fixture) {
     g.put_many("q", 3);
     let request = ClaimJobsRequest { limit: 2, ..g.claim_for("q", "B") };
     let first = g.claim(request.clone());
@@ -160,12 +140,10 @@ pub(super) fn the_same_claim_again_gets_only_what_it_still_has(g: &Fixture) -> C
     let again = g.claim(request);
     assert_eq!(ids(&again), [first[1].job.id]);
     assert_eq!(g.count("q", JobState::Queued), 1);
-    Ok(())
 }
 
 /// R13: after all of them have come to their end, it gets nothing, whether they ended by its word or without it.
-pub(super) fn the_same_claim_again_after_all_its_jobs_ended_gets_nothing(g: &Fixture) -> CaseResult {
-    g.needs(TestCapability::RemembersClaims)?;
+pub(super) fn the_same_claim_again_after_all_its_jobs_ended_gets_nothing(g: &Fixture) {
     g.put_many("q", 5);
     let request = ClaimJobsRequest { limit: 2, ..g.claim_for("q", "B") };
     for work in g.claim(request.clone()) {
@@ -180,11 +158,10 @@ pub(super) fn the_same_claim_again_after_all_its_jobs_ended_gets_nothing(g: &Fix
         assert!(g.claim(request).is_empty());
     }
     assert_eq!(g.count("q", JobState::Queued), 3);
-    Ok(())
 }
 
 /// P7: the same claim is sent again, and its answer is not read: the jobs stay with their holder.
-pub(super) fn a_repetition_that_is_not_read_takes_no_claim_away(g: &Fixture) -> CaseResult {
+pub(super) fn a_repetition_that_is_not_read_takes_no_claim_away(g: &Fixture) {
     let mut all = Vec::new();
     for _ in 0..20 {
         g.put_many("q", 2);
@@ -202,11 +179,10 @@ pub(super) fn a_repetition_that_is_not_read_takes_no_claim_away(g: &Fixture) -> 
     for work in all {
         g.complete(&work).expect("a live claim");
     }
-    Ok(())
 }
 
 /// R13: many times at once, it takes its jobs once.
-pub(super) fn the_same_claim_many_times_at_once_takes_its_jobs_once(g: &Fixture) -> CaseResult {
+pub(super) fn the_same_claim_many_times_at_once_takes_its_jobs_once(g: &Fixture) {
     for _ in 0..10 {
         let put = g.put_many("q", 4);
         let request = ClaimJobsRequest { limit: 2, ..g.claim_for("q", "B") };
@@ -222,11 +198,10 @@ pub(super) fn the_same_claim_many_times_at_once_takes_its_jobs_once(g: &Fixture)
         let rest = g.claim(ClaimJobsRequest { limit: 10, ..g.claim_for("q", "A") });
         assert_eq!(ids(&rest), put[2..]);
     }
-    Ok(())
 }
 
 /// What is too much to hand over at once is handed over in part: the rest stays where it is.
-pub(super) fn a_claim_of_large_jobs_is_cut_short_and_never_refused(g: &Fixture) -> CaseResult {
+pub(super) fn a_claim_of_large_jobs_is_cut_short_and_never_refused(g: &Fixture) {
     const JOBS: usize = 20;
     let payload: Box<str> = format!("\"{}\"", "x".repeat(PAYLOAD_BYTES_MAX - 2)).into();
     let put: Vec<JobId> = (0..JOBS)
@@ -240,12 +215,11 @@ pub(super) fn a_claim_of_large_jobs_is_cut_short_and_never_refused(g: &Fixture) 
         claimed.extend(ids(&works));
     }
     assert_eq!(claimed, put);
-    Ok(())
 }
 
 /// R45: what a claim carries is more than payloads. Jobs with much more than fits into one answer are handed out a few at a
 /// time; none is lost on the way, and none counts as crashed.
-pub(super) fn jobs_that_carry_much_are_claimed_a_few_at_a_time(g: &Fixture) -> CaseResult {
+pub(super) fn jobs_that_carry_much_are_claimed_a_few_at_a_time(g: &Fixture) {
     const JOBS: usize = 40;
     let put = g.put_many("q", JOBS);
     let works = g.claim(ClaimJobsRequest { limit: JOBS, ..g.claim_for("q", "A") });
@@ -253,7 +227,7 @@ pub(super) fn jobs_that_carry_much_are_claimed_a_few_at_a_time(g: &Fixture) -> C
     for work in &works {
         g.say(work, Report::Checkpoint { checkpoint: vec![7; CHECKPOINT_BYTES_MAX] })
             .expect("a live claim");
-        record_with_undo(g, work, "charge", PAYLOAD_BYTES_MAX).expect("a live claim");
+        record_large(g, work, "charge").expect("a live claim");
         g.say(work, Report::Release {}).expect("a live claim");
     }
     let mut claimed = Vec::new();
@@ -270,23 +244,15 @@ pub(super) fn jobs_that_carry_much_are_claimed_a_few_at_a_time(g: &Fixture) -> C
         claimed.extend(ids(&works));
     }
     assert_eq!(claimed, put);
-    Ok(())
 }
 
-fn record_with_undo(
-    g: &Fixture,
-    work: &ClaimedWork,
-    name: &str,
-    bytes: usize,
-) -> Result<LedgerResponse, fencehold_core::job::JobRefusal> {
-    let payload = format!("\"{}\"", "x".repeat(bytes - 2)).into();
-    let undo = Compensation { kind: kind("undo"), queue: None, payload };
-    let act = LedgerEntry::Record { effect: effect(name), value: "1".into(), compensation: Some(undo) };
-    g.write_ledger(work, act)
+fn record_large(g: &Fixture, work: &ClaimedWork, name: &str) -> Result<LedgerResponse, JobRefusal> {
+    let payload = format!("\"{}\"", "x".repeat(PAYLOAD_BYTES_MAX - 2)).into();
+    g.record_with_undo(work, name, Compensation { kind: kind("undo"), queue: None, payload })
 }
 
 /// A job with as much of everything as can be stored: more is refused when it is to be stored, not when it is read.
-pub(super) fn the_largest_job_that_can_be_stored_can_be_claimed_and_read(g: &Fixture) -> CaseResult {
+pub(super) fn the_largest_job_that_can_be_stored_can_be_claimed_and_read(g: &Fixture) {
     let payload: Box<str> = format!("\"{}\"", "x".repeat(PAYLOAD_BYTES_MAX - 2)).into();
     let id = g.put_with(NewJob { payload: payload.clone(), options: terms(), ..g.job_for("q") });
     let work = g.work("q", "A");
@@ -294,7 +260,7 @@ pub(super) fn the_largest_job_that_can_be_stored_can_be_claimed_and_read(g: &Fix
         .expect("a live claim");
     let mut effects = 0;
     let refusal = loop {
-        match record_with_undo(g, &work, &format!("effect {effects}"), PAYLOAD_BYTES_MAX) {
+        match record_large(g, &work, &format!("effect {effects}")) {
             Ok(_) => effects += 1,
             Err(refusal) => break refusal,
         }
@@ -312,11 +278,10 @@ pub(super) fn the_largest_job_that_can_be_stored_can_be_claimed_and_read(g: &Fix
         .expect("a live claim");
     let detail = g.detail(id);
     assert_eq!((detail.result, detail.effects.len()), (Some(payload), effects + 1));
-    Ok(())
 }
 
 /// The largest batches go through: every job of them is claimed, renewed and done.
-pub(super) fn the_largest_batches_go_through(g: &Fixture) -> CaseResult {
+pub(super) fn the_largest_batches_go_through(g: &Fixture) {
     let put = g.put_many("q", JOBS_PER_CALL_MAX);
     let works = g.claim(ClaimJobsRequest { limit: JOBS_PER_CALL_MAX, ..g.claim_for("q", "B") });
     assert_eq!(ids(&works), put);
@@ -327,26 +292,22 @@ pub(super) fn the_largest_batches_go_through(g: &Fixture) -> CaseResult {
         .map(|work| AttemptReport { attempt: work.attempt(), report: completed() });
     assert!(g.report_all(reports.collect()).iter().all(Result::is_ok));
     assert_eq!(g.count("q", JobState::Completed), JOBS_PER_CALL_MAX as u64);
-    Ok(())
 }
 
 /// R28: many claim one job at once: one row, one token.
-pub(super) fn one_job_goes_to_one_of_many(g: &Fixture) -> CaseResult {
+pub(super) fn one_job_goes_to_one_of_many(g: &Fixture) {
     for _ in 0..20 {
         let id = g.put("q");
-        let claimed: Vec<ClaimedWork> = at_once(8, |nth| g.try_work("q", ["A", "B"][nth % 2]))
-            .into_iter()
-            .flatten()
-            .collect();
+        let claimed = at_once(8, |nth| g.try_work("q", ["A", "B"][nth % 2])).into_iter();
+        let claimed: Vec<ClaimedWork> = claimed.flatten().collect();
         assert_eq!(ids(&claimed), [id]);
         assert_eq!(g.detail(id).job.token, claimed[0].job.token);
         g.complete(&claimed[0]).expect("a live claim");
     }
-    Ok(())
 }
 
 /// P1: many jobs pass through many hands, each through one.
-pub(super) fn many_jobs_pass_through_many_hands_each_once(g: &Fixture) -> CaseResult {
+pub(super) fn many_jobs_pass_through_many_hands_each_once(g: &Fixture) {
     const JOBS: usize = 200;
     let put = g.put_many("q", JOBS);
     let done: Mutex<BTreeMap<JobId, Token>> = Mutex::new(BTreeMap::new());
@@ -371,5 +332,4 @@ pub(super) fn many_jobs_pass_through_many_hands_each_once(g: &Fixture) -> CaseRe
     tokens.dedup();
     assert_eq!(tokens.len(), JOBS, "each attempt has a token of its own");
     assert_eq!(g.count("q", JobState::Completed), JOBS as u64);
-    Ok(())
 }

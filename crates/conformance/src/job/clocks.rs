@@ -1,27 +1,14 @@
 //! The wall clock is set forward and back: what waits for elapsed time does not notice, and what waits for a moment of the
 //! calendar has it once.
 
-use fencehold_contract::job::{JobFilter, NewJob, ScheduleSpec, ScheduleView, When};
-use fencehold_core::job::{JobId, JobState, ScheduleName};
-use fencehold_core::limits::FINISHED_KEPT_MS;
-use fencehold_test_store::TestCapability;
-
-use super::fixture::{fresh_id, jobs_of, kind, queue, terms, unique};
-use crate::CaseResult;
-use crate::fixture::{Fixture, owner, until};
+use super::prelude::*;
 
 const MINUTE_MS: u64 = 60_000;
 const HOUR_MS: i64 = 3_600_000;
 const YEAR_MS: i64 = 365 * 24 * HOUR_MS;
 
-fn needs_clocks(g: &Fixture) -> CaseResult {
-    g.needs(TestCapability::MovesTime)?;
-    g.needs(TestCapability::MovesWall)
-}
-
 /// R42: ready is ready, also after a restart; and everything else in the queue is served.
-pub(super) fn a_job_that_is_ready_stays_ready_when_the_wall_clock_is_set_back(g: &Fixture) -> CaseResult {
-    needs_clocks(g)?;
+pub(super) fn a_job_that_is_ready_stays_ready_when_the_wall_clock_is_set_back(g: &Fixture) {
     let now_ms = g.detail(g.put("probe")).job.enqueued_at_ms;
     let first = g.put_with(NewJob { when: When::At { wall_ms: now_ms + 5_000 }, ..g.job_for("q") });
     g.pass(5_000);
@@ -29,19 +16,14 @@ pub(super) fn a_job_that_is_ready_stays_ready_when_the_wall_clock_is_set_back(g:
     g.test_store.shift_wall(-HOUR_MS);
     let mut expected = vec![first];
     expected.extend(g.put_many("q", 3));
-    if g.has(TestCapability::Restarts) {
-        g.test_store.restart();
-    }
+    g.restart_if_it_can();
     assert_eq!(g.state(first), JobState::Queued, "its moment has come");
     let claimed: Vec<JobId> = (0..4).map(|_| g.work("q", "A").job.id).collect();
     assert_eq!(claimed, expected);
-    Ok(())
 }
 
 /// A delay is counted by the store's clock: it ends neither early nor late.
-pub(super) fn a_delay_is_elapsed_time(g: &Fixture) -> CaseResult {
-    needs_clocks(g)?;
-    g.needs(TestCapability::StandsStill)?;
+pub(super) fn a_delay_is_elapsed_time(g: &Fixture) {
     let id = g.put_with(NewJob { when: When::After { delay_ms: MINUTE_MS }, ..g.job_for("q") });
     g.test_store.shift_wall(HOUR_MS);
     g.pass(MINUTE_MS - 1);
@@ -49,12 +31,10 @@ pub(super) fn a_delay_is_elapsed_time(g: &Fixture) -> CaseResult {
     g.test_store.shift_wall(-2 * HOUR_MS);
     g.pass(1);
     assert_eq!(g.work("q", "A").job.id, id);
-    Ok(())
 }
 
 /// A wall clock that is set forward frees no unique key.
-pub(super) fn the_window_of_a_unique_key_is_elapsed_time(g: &Fixture) -> CaseResult {
-    needs_clocks(g)?;
+pub(super) fn the_window_of_a_unique_key_is_elapsed_time(g: &Fixture) {
     let job = NewJob { unique: unique("invoice-42", 10 * MINUTE_MS), ..g.job_for("q") };
     let first = g.put_with(job.clone());
     let work = g.work("q", "A");
@@ -63,7 +43,6 @@ pub(super) fn the_window_of_a_unique_key_is_elapsed_time(g: &Fixture) -> CaseRes
     g.pass(2 * MINUTE_MS);
     let again = g.enqueue(NewJob { id: fresh_id().0, ..job }).expect("an answer");
     assert_eq!((again.job_id, again.existed), (first, true));
-    Ok(())
 }
 
 fn schedules(g: &Fixture) -> Vec<ScheduleView> {
@@ -73,8 +52,7 @@ fn schedules(g: &Fixture) -> Vec<ScheduleView> {
 
 /// A wall clock that is a year ahead for a moment silences no schedule; and the same schedule, set again, has its next
 /// moment.
-pub(super) fn a_schedule_goes_on_after_the_wall_clock_was_ahead(g: &Fixture) -> CaseResult {
-    needs_clocks(g)?;
+pub(super) fn a_schedule_goes_on_after_the_wall_clock_was_ahead(g: &Fixture) {
     let spec = ScheduleSpec {
         name: ScheduleName::new("beat").expect("a name"),
         cron: "* * * * *".to_owned(),
@@ -114,12 +92,10 @@ pub(super) fn a_schedule_goes_on_after_the_wall_clock_was_ahead(g: &Fixture) -> 
             fired() > before
         });
     }
-    Ok(())
 }
 
 /// A wall clock that is set forward has no finished job forgotten.
-pub(super) fn finished_jobs_are_kept_for_elapsed_time(g: &Fixture) -> CaseResult {
-    needs_clocks(g)?;
+pub(super) fn finished_jobs_are_kept_for_elapsed_time(g: &Fixture) {
     let work = g.new_work("q", "A");
     g.complete(&work).expect("a live claim");
     g.test_store.shift_wall(YEAR_MS);
@@ -133,5 +109,4 @@ pub(super) fn finished_jobs_are_kept_for_elapsed_time(g: &Fixture) -> CaseResult
         g.pass(MINUTE_MS);
         g.find(work.job.id).is_none()
     });
-    Ok(())
 }

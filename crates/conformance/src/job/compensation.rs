@@ -1,14 +1,6 @@
 //! Compensation: the effects of a job that failed or was called off are undone, last one first, each once.
 
-use fencehold_contract::job::{CompensatedEffect, FindingKind, NewJob, Report};
-use fencehold_core::job::{CompensationState, JobRefusal, JobState};
-use fencehold_core::ledger::{EffectState, InDoubtPolicy};
-use fencehold_core::{EventData, Token};
-use fencehold_test_store::TestCapability;
-
-use super::fixture::{ClaimedWork, effect, terms};
-use crate::CaseResult;
-use crate::fixture::Fixture;
+use super::prelude::*;
 
 /// A job with these effects, each recorded and to be undone, under way.
 fn saga(g: &Fixture, names: &[&str]) -> ClaimedWork {
@@ -37,7 +29,7 @@ fn undo_of(g: &Fixture, work: &ClaimedWork, name: &str) -> ClaimedWork {
 }
 
 /// A job that fails for good is undone, last effect first, each undo job enqueued when the one before it is done.
-pub(super) fn effects_are_undone_last_one_first_and_each_once(g: &Fixture) -> CaseResult {
+pub(super) fn effects_are_undone_last_one_first_and_each_once(g: &Fixture) {
     let work = saga(g, &["reserve", "charge", "ship"]);
     g.record(&work, "mail", "1").expect("a live claim");
     assert!(g.try_work("undo", "B").is_none(), "nothing is undone while the job is at work");
@@ -64,11 +56,10 @@ pub(super) fn effects_are_undone_last_one_first_and_each_once(g: &Fixture) -> Ca
         });
         assert_eq!(told.collect::<Vec<_>>(), ["ship", "charge", "reserve"]);
     }
-    Ok(())
 }
 
 /// A failed undo stops the chain and is shown; started over, it goes on.
-pub(super) fn a_failed_undo_stops_the_chain_until_it_is_retried(g: &Fixture) -> CaseResult {
+pub(super) fn a_failed_undo_stops_the_chain_until_it_is_retried(g: &Fixture) {
     let work = saga(g, &["reserve", "charge", "ship"]);
     g.fail_for_good(&work).expect("a live claim");
     g.complete(&undo_of(g, &work, "ship")).expect("a live claim");
@@ -76,11 +67,8 @@ pub(super) fn a_failed_undo_stops_the_chain_until_it_is_retried(g: &Fixture) -> 
     g.fail_for_good(&undo).expect("a live claim");
     assert!(g.try_work("undo", "B").is_none(), "what came before stands");
     assert_eq!(g.detail(work.job.id).job.compensation_state, CompensationState::Stopped);
-    let shown: Vec<_> = g
-        .findings()
-        .into_iter()
-        .map(|found| (found.effect.to_string(), found.finding))
-        .collect();
+    let shown = g.findings().into_iter();
+    let shown: Vec<_> = shown.map(|found| (found.effect.to_string(), found.finding)).collect();
     for expected in [
         ("reserve", FindingKind::CompensationPending),
         ("charge", FindingKind::CompensationFailed),
@@ -93,12 +81,10 @@ pub(super) fn a_failed_undo_stops_the_chain_until_it_is_retried(g: &Fixture) -> 
     g.complete(&undo_of(g, &work, "reserve")).expect("a live claim");
     assert_eq!(g.detail(work.job.id).job.compensation_state, CompensationState::Done);
     assert!(effects(g, &work).iter().all(|effect| effect.1 == EffectState::Compensated));
-    Ok(())
 }
 
 /// An undo job is tried again like any other: a holder that dies in the middle of it stops nothing.
-pub(super) fn an_undo_job_whose_holder_dies_is_tried_again(g: &Fixture) -> CaseResult {
-    g.needs(TestCapability::MovesTime)?;
+pub(super) fn an_undo_job_whose_holder_dies_is_tried_again(g: &Fixture) {
     let work = saga(g, &["charge", "ship"]);
     g.fail_for_good(&work).expect("a live claim");
     g.crash(&undo_of(g, &work, "ship"));
@@ -108,11 +94,10 @@ pub(super) fn an_undo_job_whose_holder_dies_is_tried_again(g: &Fixture) -> CaseR
         (g.detail(work.job.id).job.compensation_state, g.count("undo", JobState::Completed)),
         (CompensationState::Done, 2)
     );
-    Ok(())
 }
 
 /// A job that is done, or is only tried again, undoes nothing.
-pub(super) fn a_job_that_is_done_or_tried_again_undoes_nothing(g: &Fixture) -> CaseResult {
+pub(super) fn a_job_that_is_done_or_tried_again_undoes_nothing(g: &Fixture) {
     let done = saga(g, &["charge"]);
     g.complete(&done).expect("a live claim");
     let again = saga(g, &["charge"]);
@@ -122,14 +107,11 @@ pub(super) fn a_job_that_is_done_or_tried_again_undoes_nothing(g: &Fixture) -> C
         assert_eq!(g.detail(work.job.id).job.compensation_state, CompensationState::None);
         assert_eq!(effects(g, work), [("charge".to_owned(), EffectState::Done)]);
     }
-    Ok(())
 }
 
 /// R40: a job is called off while its holder is between two effects. Nothing is undone before the attempt has ended;
 /// then every recorded effect is, once; one that was announced and never recorded is shown.
-pub(super) fn a_job_cancelled_between_two_effects_is_undone_when_its_attempt_has_ended(
-    g: &Fixture,
-) -> CaseResult {
+pub(super) fn a_job_cancelled_between_two_effects_is_undone_when_its_attempt_has_ended(g: &Fixture) {
     let work = saga(g, &["charge"]);
     g.cancel(work.job.id, false).expect("a running job");
     assert!(g.try_work("undo", "B").is_none(), "too early");
@@ -152,39 +134,32 @@ pub(super) fn a_job_cancelled_between_two_effects_is_undone_when_its_attempt_has
         .map(|found| (found.job_id, found.effect))
         .collect();
     assert_eq!(open, [(work.job.id, effect("mail"))]);
-    Ok(())
 }
 
 /// R40: cancelled now, the holder is fenced out first: its next effect is not recorded, so it is not forgotten either.
-pub(super) fn a_job_cancelled_now_is_undone_and_its_open_intent_is_shown(g: &Fixture) -> CaseResult {
+pub(super) fn a_job_cancelled_now_is_undone_and_its_open_intent_is_shown(g: &Fixture) {
     let work = saga(g, &["charge"]);
     g.announce(&work, "ship", InDoubtPolicy::Retry).expect("a live claim");
     assert_eq!(g.cancel(work.job.id, true), Ok(JobState::Cancelled));
     assert!(matches!(g.record(&work, "ship", "1"), Err(JobRefusal::Stale { .. })));
     g.complete(&undo_of(g, &work, "charge")).expect("a live claim");
     assert!(g.try_work("undo", "B").is_none());
-    let shown: Vec<_> = g
-        .findings()
-        .into_iter()
-        .map(|found| (found.effect.to_string(), found.finding))
-        .collect();
+    let shown = g.findings().into_iter();
+    let shown: Vec<_> = shown.map(|found| (found.effect.to_string(), found.finding)).collect();
     assert!(shown.contains(&("ship".to_owned(), FindingKind::InDoubt)), "{shown:?}");
-    Ok(())
 }
 
 /// R40: a holder that dies after its job was called off.
-pub(super) fn a_cancelled_job_whose_holder_dies_is_undone(g: &Fixture) -> CaseResult {
-    g.needs(TestCapability::MovesTime)?;
+pub(super) fn a_cancelled_job_whose_holder_dies_is_undone(g: &Fixture) {
     let work = saga(g, &["charge"]);
     g.cancel(work.job.id, false).expect("a running job");
     g.crash(&work);
     g.complete(&undo_of(g, &work, "charge")).expect("a live claim");
     assert_eq!(g.detail(work.job.id).job.compensation_state, CompensationState::Done);
-    Ok(())
 }
 
 /// A job whose effects have been undone is not started over, and is not forgotten in the middle of it.
-pub(super) fn a_job_that_is_being_undone_is_neither_retried_nor_deleted(g: &Fixture) -> CaseResult {
+pub(super) fn a_job_that_is_being_undone_is_neither_retried_nor_deleted(g: &Fixture) {
     let work = saga(g, &["charge"]);
     g.fail_for_good(&work).expect("a live claim");
     assert!(matches!(g.retry(work.job.id), Err(JobRefusal::WrongState { .. })));
@@ -192,33 +167,22 @@ pub(super) fn a_job_that_is_being_undone_is_neither_retried_nor_deleted(g: &Fixt
     g.complete(&undo_of(g, &work, "charge")).expect("a live claim");
     assert!(matches!(g.retry(work.job.id), Err(JobRefusal::WrongState { .. })), "its effects are gone");
     assert_eq!(g.delete(work.job.id, false), Ok(JobState::Failed));
-    Ok(())
 }
 
 /// An undo job without a queue of its own stands in the queue of the job that it undoes, on that job's terms.
-pub(super) fn an_undo_job_stands_in_its_jobs_queue_unless_told_otherwise(g: &Fixture) -> CaseResult {
+pub(super) fn an_undo_job_stands_in_its_jobs_queue_unless_told_otherwise(g: &Fixture) {
     let work = g.new_work("q", "A");
-    let undo = fencehold_core::ledger::Compensation {
-        kind: super::fixture::kind("refund"),
-        queue: None,
-        payload: "{}".into(),
-    };
-    let act = fencehold_contract::job::LedgerEntry::Record {
-        effect: effect("charge"),
-        value: "1".into(),
-        compensation: Some(undo),
-    };
-    g.write_ledger(&work, act).expect("a live claim");
+    let undo = Compensation { kind: kind("refund"), queue: None, payload: "{}".into() };
+    g.record_with_undo(&work, "charge", undo).expect("a live claim");
     g.fail_for_good(&work).expect("a live claim");
     let refund = g.work("q", "B");
     assert_eq!((refund.job.kind.as_str(), refund.job.options), ("refund", terms()));
     assert_eq!(g.detail(work.job.id).effects[0].compensation_job_id, Some(refund.job.id));
     assert_ne!(refund.job.token, Token::NONE);
-    Ok(())
 }
 
 /// A chain of undo jobs holds no other work up, and is held up by none.
-pub(super) fn undoing_one_job_leaves_another_alone(g: &Fixture) -> CaseResult {
+pub(super) fn undoing_one_job_leaves_another_alone(g: &Fixture) {
     let (one, two) = (saga(g, &["charge"]), saga(g, &["charge"]));
     g.fail_for_good(&one).expect("a live claim");
     let undo = undo_of(g, &one, "charge");
@@ -229,5 +193,4 @@ pub(super) fn undoing_one_job_leaves_another_alone(g: &Fixture) -> CaseResult {
     assert_eq!(g.detail(two.job.id).job.compensation_state, CompensationState::Done);
     g.put_with(NewJob { options: terms(), ..g.job_for("q") });
     g.work("q", "B");
-    Ok(())
 }

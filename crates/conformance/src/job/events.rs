@@ -1,19 +1,9 @@
 //! What happened to jobs, for people, metrics and audit.
 
-use fencehold_contract::job::{NewJob, QueueMode, Report};
-use fencehold_core::EventData;
-use fencehold_core::job::{AttemptOutcome, JobState};
-use fencehold_test_store::TestCapability;
-
-use super::fixture::{RETRY_MS, kind, queue};
-use crate::CaseResult;
-use crate::fixture::{Fixture, owner};
+use super::prelude::*;
 
 /// A job's events tell its story in order: under the key `job/<id>`, with tokens and names.
-pub(super) fn events_tell_a_jobs_story_in_order(g: &Fixture) -> CaseResult {
-    g.needs(TestCapability::TellsEvents)?;
-    g.needs(TestCapability::MovesTime)?;
-    g.needs(TestCapability::StandsStill)?;
+pub(super) fn events_tell_a_jobs_story_in_order(g: &Fixture) {
     let a = g.new_work("q", "A");
     let id = a.job.id;
     g.fail(&a).expect("a live claim");
@@ -46,12 +36,10 @@ pub(super) fn events_tell_a_jobs_story_in_order(g: &Fixture) -> CaseResult {
         ended(&c, "C", AttemptOutcome::Completed, JobState::Completed, None),
     ];
     assert_eq!(g.job_facts(id), story);
-    Ok(())
 }
 
 /// P9: what operators do is on record with their names.
-pub(super) fn what_operators_do_is_on_record(g: &Fixture) -> CaseResult {
-    g.needs(TestCapability::TellsEvents)?;
+pub(super) fn what_operators_do_is_on_record(g: &Fixture) {
     let work = g.new_work("q", "A");
     let id = work.job.id;
     g.cancel(id, false).expect("a running job");
@@ -86,13 +74,10 @@ pub(super) fn what_operators_do_is_on_record(g: &Fixture) -> CaseResult {
     g.set_queue("q", QueueMode::Paused);
     let changed = EventData::QueueChanged { queue: queue("q"), mode: "paused".to_owned(), by: by() };
     assert_eq!(g.events().into_iter().filter(|event| event.data == changed).count(), 1, "once");
-    Ok(())
 }
 
 /// A crash is on record, and so is the alarm of a token that was never given.
-pub(super) fn crashes_and_alarms_are_on_record(g: &Fixture) -> CaseResult {
-    g.needs(TestCapability::TellsEvents)?;
-    g.needs(TestCapability::MovesTime)?;
+pub(super) fn crashes_and_alarms_are_on_record(g: &Fixture) {
     let work = g.new_work("q", "A");
     let mut ahead = work.attempt();
     ahead.token = fencehold_core::Token::new(work.job.token.get() + 1_000_000_000);
@@ -105,15 +90,12 @@ pub(super) fn crashes_and_alarms_are_on_record(g: &Fixture) -> CaseResult {
         matches!(fact, EventData::JobAttemptEnded { outcome: AttemptOutcome::Crashed, .. })
     };
     assert_eq!(facts.iter().filter(crashed).count(), 1, "{facts:?}");
-    Ok(())
 }
 
 /// A job that was there already is not told of as if it were new.
-pub(super) fn an_enqueue_that_is_repeated_is_told_once(g: &Fixture) -> CaseResult {
-    g.needs(TestCapability::TellsEvents)?;
+pub(super) fn an_enqueue_that_is_repeated_is_told_once(g: &Fixture) {
     let job: NewJob = g.job_for("q");
     let id = g.put_with(job.clone());
     g.enqueue(job).expect("the same job");
     assert_eq!(g.job_facts(id).len(), 1);
-    Ok(())
 }

@@ -1,20 +1,9 @@
 //! Holders that die, and what they may still say: late is not stale. Crashes are not failures.
 
-use fencehold_contract::job::{ClaimJobsRequest, JobFilter, NewJob, Report};
-use fencehold_core::job::{AttemptOutcome, JobId, JobOptions, JobRefusal, JobState};
-use fencehold_core::limits::CRASH_SPREAD_MS;
-use fencehold_core::{BlockedAction, EventData};
-use fencehold_test_store::TestCapability;
-
-use super::fixture::{ClaimedWork, RETRY_MS, assert_over, assert_stale, queue, terms};
-use crate::CaseResult;
-use crate::concurrent::at_once;
-use crate::fixture::{Fixture, until};
+use super::prelude::*;
 
 /// A crashed job comes back after at most five seconds, and then stands at its original place.
-pub(super) fn a_crashed_job_comes_back_to_its_original_place(g: &Fixture) -> CaseResult {
-    g.needs(TestCapability::MovesTime)?;
-    g.needs(TestCapability::StandsStill)?;
+pub(super) fn a_crashed_job_comes_back_to_its_original_place(g: &Fixture) {
     let work = g.new_work("q", "A");
     let put = g.put_many("q", 2);
     g.die(&work);
@@ -25,37 +14,30 @@ pub(super) fn a_crashed_job_comes_back_to_its_original_place(g: &Fixture) -> Cas
     let order: Vec<JobId> = works.iter().map(|work| work.job.id).collect();
     assert_eq!(order, [work.job.id, put[0], put[1]]);
     assert_eq!((works[0].job.attempt, works[0].job.crash_count, works[0].job.failure_count), (2, 1, 0));
-    Ok(())
 }
 
 /// The time in which a crashed job stays away counts from the end of its claim: a sweep that is a little late puts nothing off.
-pub(super) fn a_crashed_job_stays_away_from_the_end_of_its_claim(g: &Fixture) -> CaseResult {
+pub(super) fn a_crashed_job_stays_away_from_the_end_of_its_claim(g: &Fixture) {
     const LATE_MS: u64 = 200;
-    g.needs(TestCapability::MovesTime)?;
     let work = g.new_work("q", "A");
     g.pass(work.job.remaining_ms + LATE_MS);
     until("a dead holder that is noticed", || g.state(work.job.id) != JobState::Running);
     g.pass(CRASH_SPREAD_MS - LATE_MS);
     until("a job that is ready", || g.try_work("q", "B").is_some());
-    Ok(())
 }
 
 /// P4: a dead holder is noticed without a request: a waiter gets its job.
-pub(super) fn a_dead_holders_job_goes_to_one_who_waits(g: &Fixture) -> CaseResult {
-    g.needs_wait_queue()?;
-    g.needs(TestCapability::MovesTime)?;
+pub(super) fn a_dead_holders_job_goes_to_one_who_waits(g: &Fixture) {
     let work = g.new_work("q", "A");
     let waiting = g.enqueue_waiters(g.claim_and_wait("q", "B"));
     g.crash(&work);
     let claimed = waiting.answer().expect("a claim that is answered");
     assert_eq!(claimed.jobs.iter().map(|job| job.id).collect::<Vec<_>>(), [work.job.id]);
     assert!(claimed.jobs[0].token > work.job.token);
-    Ok(())
 }
 
 /// R31: a job that kills every holder is quarantined, and no time lets it loose.
-pub(super) fn a_poison_job_is_quarantined(g: &Fixture) -> CaseResult {
-    g.needs(TestCapability::MovesTime)?;
+pub(super) fn a_poison_job_is_quarantined(g: &Fixture) {
     let id = g.put_with(NewJob { options: JobOptions { max_crashes: 3, ..terms() }, ..g.job_for("q") });
     for crashes in 1..=3 {
         g.crash(&g.work("q", "A"));
@@ -68,12 +50,10 @@ pub(super) fn a_poison_job_is_quarantined(g: &Fixture) -> CaseResult {
     assert_eq!(g.retry(id), Ok(JobState::Queued), "a person can");
     assert_eq!(g.counts_of(id), (0, 0));
     assert_eq!(g.work("q", "B").job.id, id);
-    Ok(())
 }
 
 /// Crashes are not failures, and failures are not crashes: each has its own limit.
-pub(super) fn crashes_are_not_failures(g: &Fixture) -> CaseResult {
-    g.needs(TestCapability::MovesTime)?;
+pub(super) fn crashes_are_not_failures(g: &Fixture) {
     let work = g.new_work("q", "A");
     g.crash(&work);
     for _ in 0..2 {
@@ -85,12 +65,10 @@ pub(super) fn crashes_are_not_failures(g: &Fixture) -> CaseResult {
         ((2, 1), JobState::Queued),
         "one below each limit"
     );
-    Ok(())
 }
 
 /// R07: a completion after expiry is accepted as late while no other attempt has had the job; its crash is not counted.
-pub(super) fn a_completion_after_expiry_that_nobody_took_is_accepted_as_late(g: &Fixture) -> CaseResult {
-    g.needs(TestCapability::MovesTime)?;
+pub(super) fn a_completion_after_expiry_that_nobody_took_is_accepted_as_late(g: &Fixture) {
     // Unnoticed, waiting to come back, and ready again.
     let ways: [&dyn Fn(&ClaimedWork); 3] =
         [&|_| g.pass(g.ttl_ms()), &|work| g.die(work), &|work| g.crash(work)];
@@ -109,12 +87,10 @@ pub(super) fn a_completion_after_expiry_that_nobody_took_is_accepted_as_late(g: 
         assert!(g.try_work("q", "B").is_none(), "it is out of its queue");
         assert_eq!((g.count("q", JobState::Queued), g.count("q", JobState::Scheduled)), (0, 0));
     }
-    Ok(())
 }
 
 /// R07: also from quarantine.
-pub(super) fn a_late_completion_brings_a_job_out_of_quarantine(g: &Fixture) -> CaseResult {
-    g.needs(TestCapability::MovesTime)?;
+pub(super) fn a_late_completion_brings_a_job_out_of_quarantine(g: &Fixture) {
     let id = g.put_with(NewJob { options: JobOptions { max_crashes: 1, ..terms() }, ..g.job_for("q") });
     let work = g.work("q", "A");
     g.die(&work);
@@ -122,12 +98,10 @@ pub(super) fn a_late_completion_brings_a_job_out_of_quarantine(g: &Fixture) -> C
     assert_eq!(g.complete(&work).map(|answer| answer.late), Ok(true));
     assert_eq!((g.state(id), g.counts_of(id)), (JobState::Completed, (0, 0)));
     assert_eq!(g.count("q", JobState::Quarantined), 0);
-    Ok(())
 }
 
 /// A failure that is reported late counts as a failure instead of a crash.
-pub(super) fn a_late_failure_counts_as_a_failure_and_not_as_a_crash(g: &Fixture) -> CaseResult {
-    g.needs(TestCapability::MovesTime)?;
+pub(super) fn a_late_failure_counts_as_a_failure_and_not_as_a_crash(g: &Fixture) {
     let work = g.new_work("q", "A");
     g.crash(&work);
     let answer = g.fail(&work).expect("no other attempt had it");
@@ -136,12 +110,10 @@ pub(super) fn a_late_failure_counts_as_a_failure_and_not_as_a_crash(g: &Fixture)
     assert!(g.try_work("q", "B").is_none(), "it waits for its retry");
     g.pass(RETRY_MS);
     assert_eq!(g.work("q", "B").job.id, work.job.id);
-    Ok(())
 }
 
 /// R06: A stalls, B claims, A completes: A is stale, B unaffected, and it is on record.
-pub(super) fn a_completion_after_takeover_is_stale(g: &Fixture) -> CaseResult {
-    g.needs(TestCapability::MovesTime)?;
+pub(super) fn a_completion_after_takeover_is_stale(g: &Fixture) {
     let a = g.new_work("q", "A");
     g.crash(&a);
     let b = g.work("q", "B");
@@ -164,12 +136,10 @@ pub(super) fn a_completion_after_takeover_is_stale(g: &Fixture) -> CaseResult {
         };
         assert_eq!(g.job_facts(a.job.id).into_iter().filter(blocked).count(), 2, "stale_write_blocked");
     }
-    Ok(())
 }
 
 /// R09: one worker, two attempts at one job: the first thread is stale, whatever its name.
-pub(super) fn the_first_of_two_attempts_of_one_worker_is_stale(g: &Fixture) -> CaseResult {
-    g.needs(TestCapability::MovesTime)?;
+pub(super) fn the_first_of_two_attempts_of_one_worker_is_stale(g: &Fixture) {
     let first = g.new_work("q", "W");
     g.crash(&first);
     let second = g.work("q", "W");
@@ -178,13 +148,11 @@ pub(super) fn the_first_of_two_attempts_of_one_worker_is_stale(g: &Fixture) -> C
     assert_stale(g.renew_work(&first), first.job.token, second.job.token);
     assert_eq!(g.state(first.job.id), JobState::Running);
     assert_eq!(g.complete(&second).map(|answer| answer.late), Ok(false));
-    Ok(())
 }
 
 /// R06, R07: a late completion and a claim at the same moment: either the completion came first and there is nothing to
 /// claim, or the claim did and the completion is stale.
-pub(super) fn a_late_completion_against_a_claim_has_one_winner(g: &Fixture) -> CaseResult {
-    g.needs(TestCapability::MovesTime)?;
+pub(super) fn a_late_completion_against_a_claim_has_one_winner(g: &Fixture) {
     for _ in 0..20 {
         let a = g.new_work("q", "A");
         g.crash(&a);
@@ -205,12 +173,10 @@ pub(super) fn a_late_completion_against_a_claim_has_one_winner(g: &Fixture) -> C
         }
         assert_eq!(g.state(a.job.id), JobState::Completed);
     }
-    Ok(())
 }
 
 /// No late report counts after an operator has decided: not after a cancellation, a retry or a deletion.
-pub(super) fn nobody_is_late_after_an_operator_has_decided(g: &Fixture) -> CaseResult {
-    g.needs(TestCapability::MovesTime)?;
+pub(super) fn nobody_is_late_after_an_operator_has_decided(g: &Fixture) {
     let cancelled = g.new_work("q", "A");
     g.crash(&cancelled);
     g.cancel(cancelled.job.id, false).expect("a job that can be called off");
@@ -226,12 +192,10 @@ pub(super) fn nobody_is_late_after_an_operator_has_decided(g: &Fixture) -> CaseR
     g.retry(retried.job.id).expect("a job that can start over");
     assert!(matches!(g.complete(&retried), Err(JobRefusal::Stale { .. })));
     assert_eq!(g.state(retried.job.id), JobState::Queued);
-    Ok(())
 }
 
 /// One who is late may leave a checkpoint, but neither renews, nor puts the job off, nor gives it back.
-pub(super) fn one_who_is_late_may_leave_a_checkpoint_and_little_else(g: &Fixture) -> CaseResult {
-    g.needs(TestCapability::MovesTime)?;
+pub(super) fn one_who_is_late_may_leave_a_checkpoint_and_little_else(g: &Fixture) {
     let work = g.new_work("q", "A");
     g.crash(&work);
     g.say(&work, Report::Checkpoint { checkpoint: b"page 7".to_vec() })
@@ -243,12 +207,10 @@ pub(super) fn one_who_is_late_may_leave_a_checkpoint_and_little_else(g: &Fixture
         assert_over(g.say(&work, word), &work, AttemptOutcome::Crashed);
     }
     assert_eq!(g.work("q", "B").job.checkpoint.as_deref(), Some(&b"page 7"[..]));
-    Ok(())
 }
 
 /// R28: two claimers and a sweep on one job: it is given to one, under one token, and its crash is counted once.
-pub(super) fn two_claimers_and_a_sweep_find_one_job_and_one_token(g: &Fixture) -> CaseResult {
-    g.needs(TestCapability::MovesTime)?;
+pub(super) fn two_claimers_and_a_sweep_find_one_job_and_one_token(g: &Fixture) {
     for _ in 0..10 {
         let a = g.new_work("q", "A");
         g.pass(g.ttl_ms());
@@ -275,14 +237,11 @@ pub(super) fn two_claimers_and_a_sweep_find_one_job_and_one_token(g: &Fixture) -
         assert_eq!((view.token, view.attempt_count, view.crash_count), (b.job.token, 2, 1));
         g.complete(&b).expect("a live claim");
     }
-    Ok(())
 }
 
 /// R29: a great many claims end in one moment: all are noted, none comes back as a herd, and renewals go on.
-pub(super) fn a_mass_expiry_is_spread_and_starves_nobody(g: &Fixture) -> CaseResult {
+pub(super) fn a_mass_expiry_is_spread_and_starves_nobody(g: &Fixture) {
     const JOBS: usize = 5_000;
-    g.needs(TestCapability::MovesTime)?;
-    g.needs(TestCapability::StandsStill)?;
     let kept = g.new_work("kept", "B");
     g.put_many("q", JOBS);
     let claimed = g.claim(ClaimJobsRequest { limit: JOBS, ..g.claim_for("q", "A") });
@@ -297,14 +256,11 @@ pub(super) fn a_mass_expiry_is_spread_and_starves_nobody(g: &Fixture) -> CaseRes
     assert_spread(g, JOBS);
     g.pass(CRASH_SPREAD_MS);
     until("all of them ready", || g.count("q", JobState::Queued) == JOBS as u64);
-    Ok(())
 }
 
 /// R29: claims that ended long before anybody could notice, in an outage, do not come back all at once when it is over.
-pub(super) fn what_ran_out_in_an_outage_is_spread_from_its_end(g: &Fixture) -> CaseResult {
+pub(super) fn what_ran_out_in_an_outage_is_spread_from_its_end(g: &Fixture) {
     const JOBS: usize = 1_000;
-    g.needs(TestCapability::MovesTime)?;
-    g.needs(TestCapability::StandsStill)?;
     g.put_many("q", JOBS);
     assert_eq!(g.claim(ClaimJobsRequest { limit: JOBS, ..g.claim_for("q", "A") }).len(), JOBS);
     g.pass(g.ttl_ms() + 20 * CRASH_SPREAD_MS);
@@ -312,7 +268,6 @@ pub(super) fn what_ran_out_in_an_outage_is_spread_from_its_end(g: &Fixture) -> C
     assert_spread(g, JOBS);
     g.pass(CRASH_SPREAD_MS);
     until("all of them ready", || g.count("q", JobState::Queued) == JOBS as u64);
-    Ok(())
 }
 
 /// About a fifth of the jobs of a queue comes back in each of the next five seconds.

@@ -24,6 +24,10 @@ use crate::fixture::{Fixture, fresh_hold, owner, until};
 /// The delay after every failure of a job on [`terms`].
 pub(super) const RETRY_MS: u64 = 10_000;
 
+/// The answers to an effect that is announced: it may go ahead, or a person must look first.
+pub(super) const PROCEED: Result<LedgerResponse, JobRefusal> = Ok(LedgerResponse::Proceed {});
+pub(super) const IN_DOUBT: Result<LedgerResponse, JobRefusal> = Ok(LedgerResponse::InDoubt {});
+
 /// The jobs of a store that has them.
 pub(super) fn jobs_of(store: &dyn LeaseStore) -> &dyn JobStore {
     store.jobs().expect("a store with jobs")
@@ -104,8 +108,7 @@ impl Fixture {
     }
 
     pub(super) fn claim_raw(&self, request: ClaimJobsRequest) -> Result<ClaimedJobs, StoreError> {
-        let store = self.handle(&request.owner);
-        self.drive(jobs_of(&*store).claim(&self.call, request))
+        self.drive(jobs_of(&*self.handle(&request.owner)).claim(&self.call, request))
     }
 
     pub(super) fn claim(&self, request: ClaimJobsRequest) -> Vec<ClaimedWork> {
@@ -159,8 +162,7 @@ impl Fixture {
         &self,
         attempts: Vec<AttemptRef>,
     ) -> Vec<Result<AttemptRenewal, JobRefusal>> {
-        let store = self.test_store.store();
-        let renewed = self.drive(jobs_of(&*store).renew_attempts(&self.call, attempts));
+        let renewed = self.drive(jobs_of(&*self.test_store.store()).renew_attempts(&self.call, attempts));
         renewed.expect("renewals that are answered").results
     }
 
@@ -208,9 +210,8 @@ impl Fixture {
         act: LedgerEntry,
     ) -> Result<LedgerResponse, JobRefusal> {
         let entries = vec![AttemptLedgerEntry { attempt: work.attempt(), entry: act }];
-        let store = self.test_store.store();
         only(
-            self.drive(jobs_of(&*store).write_effects(&self.call, entries))
+            self.drive(jobs_of(&*self.test_store.store()).write_effects(&self.call, entries))
                 .expect("entries that are answered"),
         )
     }
@@ -234,13 +235,21 @@ impl Fixture {
         self.write_ledger(work, LedgerEntry::Record { effect, value, compensation: None })
     }
 
+    pub(super) fn record_with_undo(
+        &self,
+        work: &ClaimedWork,
+        name: &str,
+        undo: Compensation,
+    ) -> Result<LedgerResponse, JobRefusal> {
+        let (effect, value) = (effect(name), "1".into());
+        self.write_ledger(work, LedgerEntry::Record { effect, value, compensation: Some(undo) })
+    }
+
     /// Records an effect that a job of the kind `undo-NAME` in the queue `undo` undoes.
     pub(super) fn record_undoable(&self, work: &ClaimedWork, name: &str) {
         let payload = format!("{{\"undo\":\"{name}\"}}").into();
         let undo = Compensation { kind: kind(&format!("undo-{name}")), queue: Some(queue("undo")), payload };
-        let act = LedgerEntry::Record { effect: effect(name), value: "1".into(), compensation: Some(undo) };
-        let answer = self.write_ledger(work, act);
-        assert!(matches!(answer, Ok(LedgerResponse::Recorded { .. })), "{answer:?}");
+        assert_matches!(self.record_with_undo(work, name, undo), Ok(LedgerResponse::Recorded { .. }));
     }
 
     pub(super) fn find(&self, id: JobId) -> Option<JobDetail> {
@@ -307,9 +316,8 @@ impl Fixture {
     }
 
     pub(super) fn queue_view(&self, name: &str) -> Option<QueueView> {
-        let store = self.test_store.store();
         let views = self
-            .drive(jobs_of(&*store).list_queues(&self.call))
+            .drive(jobs_of(&*self.test_store.store()).list_queues(&self.call))
             .expect("queues that can be read");
         views.into_iter().find(|view| view.name.as_str() == name)
     }
@@ -321,8 +329,7 @@ impl Fixture {
 
     pub(super) fn set_queue(&self, name: &str, mode: QueueMode) -> QueueView {
         let order = SetQueueModeRequest { queue: queue(name), mode, by: owner("P") };
-        let store = self.test_store.other();
-        self.drive(jobs_of(&*store).set_queue_mode(&self.call, order))
+        self.drive(jobs_of(&*self.test_store.other()).set_queue_mode(&self.call, order))
             .expect("a queue that obeys")
     }
 
@@ -348,9 +355,8 @@ impl Fixture {
         let mut request = ListJobsRequest { filter: filter.clone(), cursor: None, limit: page };
         let mut jobs = Vec::new();
         loop {
-            let store = self.test_store.store();
             let found = self
-                .drive(jobs_of(&*store).list_jobs(&self.call, request.clone()))
+                .drive(jobs_of(&*self.test_store.store()).list_jobs(&self.call, request.clone()))
                 .expect("a page");
             assert!(found.jobs.len() <= page, "a page that is too long");
             jobs.extend(found.jobs);
@@ -366,9 +372,8 @@ impl Fixture {
         let mut request = ListEffectsRequest { cursor: None, limit: 10 };
         let mut findings = Vec::new();
         loop {
-            let store = self.test_store.store();
             let found = self
-                .drive(jobs_of(&*store).list_effects(&self.call, request.clone()))
+                .drive(jobs_of(&*self.test_store.store()).list_effects(&self.call, request.clone()))
                 .expect("a page");
             findings.extend(found.effects);
             request.cursor = found.next_cursor;

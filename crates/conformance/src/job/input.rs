@@ -2,29 +2,14 @@
 
 use std::num::NonZeroU32;
 
-use fencehold_contract::StoreError;
-use fencehold_contract::job::{
-    BeginOperationRequest, ChangeJobsRequest, ClaimJobsRequest, EffectResolution, JobAction, JobFilter,
-    JobSelector, LedgerEntry, ListJobsRequest, NewJob, Report, ResolveEffectRequest, ScheduleSpec, When,
-};
-use fencehold_core::job::{JobId, JobOptions, JobRefusal, JobState, QueueName};
-use fencehold_core::ledger::{Compensation, InDoubtPolicy};
-use fencehold_core::limits::{
-    CHECKPOINT_BYTES_MAX, DELAY_MS_MAX, EFFECT_VALUE_BYTES_MAX, JOBS_PER_CALL_MAX, JSON_DEPTH_MAX,
-    LABELS_MAX, PAGE_MAX, PAYLOAD_BYTES_MAX, PROGRESS_BYTES_MAX, QUEUES_PER_CLAIM_MAX, RUN_AT_WALL_MS_MAX,
-    TTL_MS_MAX, UNIQUE_WINDOW_MS_MAX, WAIT_MS_MAX,
-};
-
-use super::fixture::{effect, fresh_id, jobs_of, kind, label, queue, unique};
-use crate::CaseResult;
-use crate::fixture::{Fixture, owner};
+use super::prelude::*;
 
 fn json_of(bytes: usize) -> Box<str> {
     format!("\"{}\"", "x".repeat(bytes - 2)).into()
 }
 
 /// A job that can never be right is refused by its field, however large the rest of the batch.
-pub(super) fn a_bad_job_is_refused_by_its_field(g: &Fixture) -> CaseResult {
+pub(super) fn a_bad_job_is_refused_by_its_field(g: &Fixture) {
     let with_terms = |terms| NewJob { options: terms, ..g.job_for("q") };
     let day_ms = 24 * 60 * 60 * 1000;
     let month = NonZeroU32::new(31 * day_ms);
@@ -66,11 +51,10 @@ pub(super) fn a_bad_job_is_refused_by_its_field(g: &Fixture) -> CaseResult {
         assert!(g.find(job.id).is_none());
     }
     assert_eq!(g.count("q", JobState::Queued), 0);
-    Ok(())
 }
 
 /// What is just within its bounds is taken.
-pub(super) fn what_is_within_its_bounds_is_taken(g: &Fixture) -> CaseResult {
+pub(super) fn what_is_within_its_bounds_is_taken(g: &Fixture) {
     let payload = json_of(PAYLOAD_BYTES_MAX);
     let id = g.put_with(NewJob {
         payload: payload.clone(),
@@ -90,7 +74,6 @@ pub(super) fn what_is_within_its_bounds_is_taken(g: &Fixture) -> CaseResult {
     for payload in ["null", "0", "\"\"", "[]", " {} ", "{\"é\":\"\\u0000\"}"] {
         g.put_with(NewJob { payload: payload.into(), ..g.job_for("q") });
     }
-    Ok(())
 }
 
 fn is_bad<T: std::fmt::Debug>(what: &str, answer: Result<T, StoreError>) {
@@ -101,7 +84,7 @@ fn is_bad<T: std::fmt::Debug>(what: &str, answer: Result<T, StoreError>) {
 }
 
 /// A claim that can never be served is refused.
-pub(super) fn a_bad_claim_is_refused(g: &Fixture) -> CaseResult {
+pub(super) fn a_bad_claim_is_refused(g: &Fixture) {
     g.put("q");
     let ask = || g.claim_for("q", "A");
     let many = (0..=QUEUES_PER_CLAIM_MAX).map(|nth| (queue(&format!("q{nth}")), 1)).collect();
@@ -123,19 +106,14 @@ pub(super) fn a_bad_claim_is_refused(g: &Fixture) -> CaseResult {
     assert_eq!(g.count("q", JobState::Queued), 1);
     let patient = ClaimJobsRequest { waited_before_ms: u64::MAX, ..ask() };
     assert_eq!(g.claim(patient).len(), 1, "odd, but no harm");
-    Ok(())
 }
 
 /// Too many items in one call are refused as a whole, before any is looked at.
-pub(super) fn a_batch_over_its_limit_is_refused_as_a_whole(g: &Fixture) -> CaseResult {
+pub(super) fn a_batch_over_its_limit_is_refused_as_a_whole(g: &Fixture) {
     let work = g.new_work("q", "A");
     let too_many = JOBS_PER_CALL_MAX + 1;
     is_bad("jobs", g.enqueue_raw((0..too_many).map(|_| g.job_for("q")).collect()));
-    let reports =
-        vec![
-            fencehold_contract::job::AttemptReport { attempt: work.attempt(), report: Report::Release {} };
-            too_many
-        ];
+    let reports = vec![AttemptReport { attempt: work.attempt(), report: Report::Release {} }; too_many];
     is_bad("reports", g.report_raw(reports));
     let store = g.test_store.store();
     is_bad("renewals", g.drive(jobs_of(&*store).renew_attempts(&g.call, vec![work.attempt(); too_many])));
@@ -150,19 +128,17 @@ pub(super) fn a_batch_over_its_limit_is_refused_as_a_whole(g: &Fixture) -> CaseR
     }
     assert_eq!((g.state(work.job.id), g.count("q", JobState::Queued)), (JobState::Running, 0));
     assert_eq!(g.enqueue_raw(Vec::new()), Ok(Vec::new()), "nothing is no harm");
-    Ok(())
 }
 
 /// More bytes than one call carries are refused as a whole.
-pub(super) fn a_call_of_too_many_bytes_is_refused_as_a_whole(g: &Fixture) -> CaseResult {
+pub(super) fn a_call_of_too_many_bytes_is_refused_as_a_whole(g: &Fixture) {
     let jobs = (0..20).map(|_| NewJob { payload: json_of(PAYLOAD_BYTES_MAX), ..g.job_for("q") });
     is_bad("20 MiB", g.enqueue_raw(jobs.collect()));
     assert_eq!(g.count("q", JobState::Queued), 0);
-    Ok(())
 }
 
 /// A bad word is refused, and its attempt goes on.
-pub(super) fn a_bad_word_is_refused_and_the_attempt_goes_on(g: &Fixture) -> CaseResult {
+pub(super) fn a_bad_word_is_refused_and_the_attempt_goes_on(g: &Fixture) {
     let work = g.new_work("q", "A");
     let fail = |retry_in_ms| Report::Fail { error: String::new(), retry_in_ms, permanent: false };
     let bad = [
@@ -182,19 +158,17 @@ pub(super) fn a_bad_word_is_refused_and_the_attempt_goes_on(g: &Fixture) -> Case
         assert!(matches!(answer, Err(JobRefusal::BadInput(_))), "{said}: {answer:?}");
     }
     for value in ["{", "", &json_of(EFFECT_VALUE_BYTES_MAX + 1)] {
-        let answer = g.record(&work, "charge", value);
-        assert!(matches!(answer, Err(JobRefusal::BadInput(_))), "{answer:?}");
+        assert_matches!(g.record(&work, "charge", value), Err(JobRefusal::BadInput(_)));
     }
     let detail = g.detail(work.job.id);
     assert_eq!((detail.job.state, detail.effects.len(), detail.progress), (JobState::Running, 0, None));
     g.say(&work, Report::Checkpoint { checkpoint: vec![0; CHECKPOINT_BYTES_MAX] })
         .expect("just within");
     g.complete(&work).expect("a live claim");
-    Ok(())
 }
 
 /// JSON that many parsers cannot read is refused wherever it would be stored; what they just read is taken.
-pub(super) fn json_that_is_nested_too_deeply_is_refused(g: &Fixture) -> CaseResult {
+pub(super) fn json_that_is_nested_too_deeply_is_refused(g: &Fixture) {
     let nested = |levels: usize| format!("{}{}", "[".repeat(levels), "]".repeat(levels));
     let (deepest, too_deep) = (nested(JSON_DEPTH_MAX), nested(JSON_DEPTH_MAX + 1));
     let bottomless = nested(50_000);
@@ -215,22 +189,13 @@ pub(super) fn json_that_is_nested_too_deeply_is_refused(g: &Fixture) -> CaseResu
         let undo = Compensation { kind: kind("undo"), queue: None, payload: deep.into() };
         let mut refused = vec![g.enqueue(NewJob { payload: deep.into(), ..g.job_for("q") }).map(drop)];
         refused.push(g.say(&work, Report::Complete { result: Some(deep.into()) }).map(drop));
-        refused.push(
-            g.write_ledger(
-                &work,
-                LedgerEntry::Record { effect: effect("charge"), value: "1".into(), compensation: Some(undo) },
-            )
-            .map(drop),
-        );
+        refused.push(g.record_with_undo(&work, "charge", undo).map(drop));
         if deep.len() < PROGRESS_BYTES_MAX {
             refused.push(g.say(&work, Report::Progress { progress: deep.into() }).map(drop));
             refused.push(g.record(&work, "charge", deep).map(drop));
         }
         for answer in refused {
-            match answer {
-                Err(JobRefusal::BadInput(bad)) => says_so(&bad),
-                other => panic!("{other:?}"),
-            }
+            assert_matches!(answer, Err(JobRefusal::BadInput(bad)) => says_so(&bad));
         }
         let begin = BeginOperationRequest { payload: deep.into(), ..super::operation::request(g, "op", "A") };
         let mut refused = vec![g.drive(jobs.begin_operation(&g.call, begin)).map(drop)];
@@ -243,18 +208,14 @@ pub(super) fn json_that_is_nested_too_deeply_is_refused(g: &Fixture) -> CaseResu
             refused.push(g.drive(jobs.resolve_effect(&g.call, resolve)).map(drop));
         }
         for answer in refused {
-            match answer {
-                Err(StoreError::BadInput(bad)) => says_so(&bad),
-                other => panic!("{other:?}"),
-            }
+            assert_matches!(answer, Err(StoreError::BadInput(bad)) => says_so(&bad));
         }
     }
     assert_eq!((g.count("q", JobState::Queued), g.state(work.job.id)), (0, JobState::Running));
-    Ok(())
 }
 
 /// An action on an unknown job says so, and the others go through.
-pub(super) fn an_action_on_an_unknown_job_costs_the_others_nothing(g: &Fixture) -> CaseResult {
+pub(super) fn an_action_on_an_unknown_job_costs_the_others_nothing(g: &Fixture) {
     let (one, two) = (g.put("q"), g.put("q"));
     let nobody = fresh_id().0;
     let on = JobSelector::Ids { job_ids: vec![one, nobody, two] };
@@ -263,5 +224,4 @@ pub(super) fn an_action_on_an_unknown_job_costs_the_others_nothing(g: &Fixture) 
     let told: Vec<_> = acted.results.into_iter().map(|item| (item.job_id, item.result)).collect();
     let cancelled = Ok(JobState::Cancelled);
     assert_eq!(told, [(one, cancelled.clone()), (nobody, Err(JobRefusal::JobNotFound)), (two, cancelled)]);
-    Ok(())
 }

@@ -1,13 +1,7 @@
 //! What one namespace may have of jobs and queues.
 
-use fencehold_contract::job::{ClaimJobsRequest, NewJob, QueueMode, ScheduleSpec};
-use fencehold_contract::{Quota, StoreError};
-use fencehold_core::job::JobRefusal;
-
-use super::fixture::queue;
+use super::prelude::*;
 use super::schedule;
-use crate::CaseResult;
-use crate::fixture::{Fixture, until};
 
 fn refused(g: &Fixture, job: NewJob, what: &str, most: u64) {
     match g.enqueue(job) {
@@ -20,8 +14,8 @@ fn refused(g: &Fixture, job: NewJob, what: &str, most: u64) {
 }
 
 /// Jobs are counted until they are done; what was enqueued before is found again.
-pub(super) fn a_namespace_has_no_more_jobs_than_its_limit(g: &Fixture) -> CaseResult {
-    g.set_limits(Quota { max_jobs: Some(2), ..Quota::default() })?;
+pub(super) fn a_namespace_has_no_more_jobs_than_its_limit(g: &Fixture) {
+    g.set_limits(Quota { max_jobs: Some(2), ..Quota::default() });
     let known = g.job_for("q");
     g.put_with(known.clone());
     g.put("q");
@@ -37,59 +31,47 @@ pub(super) fn a_namespace_has_no_more_jobs_than_its_limit(g: &Fixture) -> CaseRe
     let id = work.job.id;
     g.cancel(id, false).expect("no attempt is running");
     g.put("q");
-    assert_eq!(g.look_at_limits(None, false)?.usage.job_count, 2);
-    Ok(())
+    assert_eq!(g.look_at_limits(None, false).usage.job_count, 2);
 }
 
 /// The same for payloads, queues and schedules.
-pub(super) fn a_namespace_has_no_more_bytes_queues_and_schedules_than_its_limits(g: &Fixture) -> CaseResult {
+pub(super) fn a_namespace_has_no_more_bytes_queues_and_schedules_than_its_limits(g: &Fixture) {
     let of_bytes =
         |bytes: usize| NewJob { payload: format!("\"{}\"", "x".repeat(bytes - 2)).into(), ..g.job_for("q") };
     let limits =
         Quota { max_bytes: Some(100), max_queues: Some(2), max_schedules: Some(1), ..Quota::default() };
-    g.set_limits(limits)?;
+    g.set_limits(limits);
     let first = g.put_with(of_bytes(60));
     refused(g, of_bytes(41), "bytes of payload", 100);
     g.put_with(NewJob { queue: queue("r"), ..of_bytes(10) });
     refused(g, NewJob { queue: queue("s"), ..of_bytes(10) }, "queues", 2);
-    let order = fencehold_contract::job::SetQueueModeRequest {
-        queue: queue("s"),
-        mode: QueueMode::Paused,
-        by: crate::fixture::owner("P"),
-    };
-    let store = g.test_store.store();
-    let paused = g.drive(super::fixture::jobs_of(&*store).set_queue_mode(&g.call, order));
+    let order = SetQueueModeRequest { queue: queue("s"), mode: QueueMode::Paused, by: owner("P") };
+    let paused = g.drive(jobs_of(&*g.test_store.store()).set_queue_mode(&g.call, order));
     assert!(matches!(paused, Err(StoreError::LimitReached { limit: 2, .. })), "{paused:?}");
     g.delete(first, false).expect("a job that waits");
     until("its queue has vanished", || g.queue_view("q").is_none());
     g.put_with(NewJob { queue: queue("s"), ..of_bytes(90) });
     schedule::set(g, &schedule::spec("0 0 1 1 *"));
     schedule::set(g, &schedule::spec("0 0 2 1 *"));
-    let another = ScheduleSpec {
-        name: fencehold_core::job::ScheduleName::new("another").expect("a name"),
-        ..schedule::spec("0 0 1 1 *")
-    };
+    let another =
+        ScheduleSpec { name: ScheduleName::new("another").expect("a name"), ..schedule::spec("0 0 1 1 *") };
     match schedule::try_set(g, &another) {
         Err(StoreError::LimitReached { message: what, limit: 1 }) => {
             assert!(what.starts_with("schedules of namespace"), "{what}");
         }
         other => panic!("a second schedule: {other:?}"),
     }
-    let used = g.look_at_limits(None, false)?.usage;
+    let used = g.look_at_limits(None, false).usage;
     assert_eq!((used.payload_bytes, used.queue_count, used.schedule_count), (100, 2, 1));
-    Ok(())
 }
 
 /// A claim is held to the longest ttl as a lease is.
-pub(super) fn a_claim_above_the_longest_ttl_of_its_namespace_is_refused(g: &Fixture) -> CaseResult {
-    g.set_limits(Quota { max_ttl_ms: Some(g.ttl_ms()), ..Quota::default() })?;
+pub(super) fn a_claim_above_the_longest_ttl_of_its_namespace_is_refused(g: &Fixture) {
+    g.set_limits(Quota { max_ttl_ms: Some(g.ttl_ms()), ..Quota::default() });
     g.put("q");
     let store = g.test_store.store();
     let long = ClaimJobsRequest { ttl_ms: g.ttl_ms() + 1, ..g.claim_for("q", "A") };
-    match g.drive(super::fixture::jobs_of(&*store).claim(&g.call, long)) {
-        Err(StoreError::BadInput(bad)) => assert_eq!(bad.field, "ttl"),
-        other => panic!("a ttl above the longest: {other:?}"),
-    }
+    let claimed = g.drive(jobs_of(&*store).claim(&g.call, long));
+    assert_matches!(claimed, Err(StoreError::BadInput(bad)) if bad.field == "ttl");
     g.work("q", "A");
-    Ok(())
 }

@@ -2,20 +2,7 @@
 
 use std::cell::OnceCell;
 
-use fencehold_contract::StoreError;
-use fencehold_contract::job::{
-    ChangeJobBatchResponse, ChangeJobsRequest, JobAction, JobDetail, JobFilter, JobSelector, LedgerResponse,
-    NewJob,
-};
-use fencehold_core::job::{JobId, JobOptions, JobState};
-use fencehold_core::ledger::InDoubtPolicy;
-use fencehold_core::limits::FINISHED_KEPT_MS;
-use fencehold_test_store::TestCapability;
-
-use super::fixture::{fresh_id, kind, label, queue, terms, unique};
-use crate::CaseResult;
-use crate::concurrent::PendingCall;
-use crate::fixture::{Fixture, owner, until};
+use super::prelude::*;
 
 fn ids(g: &Fixture, filter: &JobFilter) -> Vec<JobId> {
     g.jobs_where(filter, 100).into_iter().map(|job| job.id).collect()
@@ -36,7 +23,7 @@ fn matching(
 }
 
 /// A list shows what its filters ask for, and nothing else.
-pub(super) fn a_list_shows_what_its_filters_ask_for(g: &Fixture) -> CaseResult {
+pub(super) fn a_list_shows_what_its_filters_ask_for(g: &Fixture) {
     let labelled = NewJob { labels: vec![label("tenant", "acme"), label("tier", "gold")], ..g.job_for("q") };
     let done = g.put_with(labelled);
     g.complete(&g.work("q", "A")).expect("a live claim");
@@ -71,42 +58,35 @@ pub(super) fn a_list_shows_what_its_filters_ask_for(g: &Fixture) -> CaseResult {
     for (what, filter, expected) in cases {
         assert_eq!(ids(g, &filter), expected, "by {what}");
     }
-    Ok(())
 }
 
 /// A list says what looking at one job says.
-pub(super) fn a_list_says_what_a_look_says(g: &Fixture) -> CaseResult {
-    g.needs(TestCapability::StandsStill)?;
+pub(super) fn a_list_says_what_a_look_says(g: &Fixture) {
     g.new_work("q", "A");
     g.fail_for_good(&g.new_work("q", "A")).expect("a live claim");
     g.put("q");
     for view in g.jobs_where(&JobFilter::default(), 100) {
         assert_eq!(g.detail(view.id).job, view);
     }
-    Ok(())
 }
 
 /// Pages show every job exactly once, in the order of arrival, whatever happens in between.
-pub(super) fn pages_show_every_job_once_and_in_order(g: &Fixture) -> CaseResult {
+pub(super) fn pages_show_every_job_once_and_in_order(g: &Fixture) {
     let put = g.put_many("q", 57);
     for nth in [3, 8, 30] {
         g.cancel(put[nth], false).expect("no attempt is running");
     }
     for page in [1, 7, 1_000] {
-        let listed: Vec<JobId> = g
-            .jobs_where(&JobFilter::default(), page)
-            .into_iter()
-            .map(|job| job.id)
-            .collect();
+        let listed = g.jobs_where(&JobFilter::default(), page).into_iter();
+        let listed: Vec<JobId> = listed.map(|job| job.id).collect();
         assert_eq!(listed, put, "in pages of {page}");
     }
     let cancelled = JobFilter { states: vec![JobState::Cancelled], ..JobFilter::default() };
     assert_eq!(ids(g, &cancelled), [put[3], put[8], put[30]]);
-    Ok(())
 }
 
 /// A dry run says what would be done, and does nothing.
-pub(super) fn a_dry_run_does_nothing(g: &Fixture) -> CaseResult {
+pub(super) fn a_dry_run_does_nothing(g: &Fixture) {
     let put = g.put_many("q", 3);
     let running = g.new_work("r", "A");
     let would = matching(g, JobFilter::default(), None, 100, true);
@@ -129,11 +109,10 @@ pub(super) fn a_dry_run_does_nothing(g: &Fixture) -> CaseResult {
     assert_eq!(g.count("q", JobState::Queued), 3);
     assert_eq!(g.act_raw(request(false)).expect("an action that is answered"), deleted);
     assert_eq!(ids(g, &JobFilter::default()), [running.job.id]);
-    Ok(())
 }
 
 /// An action on all that match goes page by page, reaches all of them and no other.
-pub(super) fn an_action_on_all_that_match_reaches_all_and_no_other(g: &Fixture) -> CaseResult {
+pub(super) fn an_action_on_all_that_match_reaches_all_and_no_other(g: &Fixture) {
     let put = g.put_many("q", 25);
     let spared = g.put_many("r", 2);
     let filter = JobFilter { queue: Some(queue("q")), ..JobFilter::default() };
@@ -150,11 +129,10 @@ pub(super) fn an_action_on_all_that_match_reaches_all_and_no_other(g: &Fixture) 
     }
     assert_eq!(reached, put);
     assert!(spared.iter().all(|id| g.state(*id) == JobState::Queued));
-    Ok(())
 }
 
 /// A waiter for a job is notified when it has come to its end, with what it gave.
-pub(super) fn one_who_waits_for_a_job_is_told_its_end(g: &Fixture) -> CaseResult {
+pub(super) fn one_who_waits_for_a_job_is_told_its_end(g: &Fixture) {
     let work = g.new_work("q", "A");
     let (one, two) = (g.start_wait(work.job.id, 600_000), g.start_wait(work.job.id, 600_000));
     g.fail(&work).expect("a live claim");
@@ -174,12 +152,10 @@ pub(super) fn one_who_waits_for_a_job_is_told_its_end(g: &Fixture) -> CaseResult
         g.start_wait(fresh_id().0, 600_000).answer().expect("an answer").is_none(),
         "an unknown job is not waited for"
     );
-    Ok(())
 }
 
 /// A waiter is notified too when only a person can help: a quarantined job or one in doubt waits for no one else.
-pub(super) fn one_who_waits_for_a_job_is_told_that_only_a_person_can_help(g: &Fixture) -> CaseResult {
-    g.needs(TestCapability::MovesTime)?;
+pub(super) fn one_who_waits_for_a_job_is_told_that_only_a_person_can_help(g: &Fixture) {
     let told = |waiting: PendingCall<Result<Option<JobDetail>, StoreError>>| {
         waiting.answer().expect("an answer").expect("a job").job.state
     };
@@ -189,21 +165,16 @@ pub(super) fn one_who_waits_for_a_job_is_told_that_only_a_person_can_help(g: &Fi
     assert_eq!(told(waiting), JobState::Quarantined);
     assert_eq!(told(g.start_wait(poison, 600_000)), JobState::Quarantined, "it is there already");
     let first = g.new_work("q", "A");
-    assert_eq!(g.announce(&first, "charge", InDoubtPolicy::Manual), Ok(LedgerResponse::Proceed {}));
+    assert_eq!(g.announce(&first, "charge", InDoubtPolicy::Manual), PROCEED);
     let waiting = g.start_wait(first.job.id, 600_000);
     g.crash(&first);
     assert!(waiting.answered().is_none(), "a crashed job is tried again");
-    assert_eq!(
-        g.announce(&g.work("q", "B"), "charge", InDoubtPolicy::Manual),
-        Ok(LedgerResponse::InDoubt {})
-    );
+    assert_eq!(g.announce(&g.work("q", "B"), "charge", InDoubtPolicy::Manual), IN_DOUBT);
     assert_eq!(told(waiting), JobState::InDoubt);
-    Ok(())
 }
 
 /// One who has waited for long enough learns how the job stands; one whose job is deleted, that there is none.
-pub(super) fn one_who_waited_long_enough_is_told_how_it_stands(g: &Fixture) -> CaseResult {
-    g.needs(TestCapability::MovesTime)?;
+pub(super) fn one_who_waited_long_enough_is_told_how_it_stands(g: &Fixture) {
     let id = g.put("q");
     let now = g.start_wait(id, 0).answer().expect("an answer").expect("a job");
     assert_eq!(now.job.state, JobState::Queued);
@@ -218,12 +189,10 @@ pub(super) fn one_who_waited_long_enough_is_told_how_it_stands(g: &Fixture) -> C
     let patient = g.start_wait(id, 600_000);
     g.delete(id, false).expect("no attempt is running");
     assert!(patient.answer().expect("an answer").is_none());
-    Ok(())
 }
 
 /// Finished jobs are kept for their time, and then forgotten; what has not come to its end never is.
-pub(super) fn finished_jobs_are_forgotten_after_their_time(g: &Fixture) -> CaseResult {
-    g.needs(TestCapability::MovesTime)?;
+pub(super) fn finished_jobs_are_forgotten_after_their_time(g: &Fixture) {
     let work = g.new_work("q", "A");
     g.complete(&work).expect("a live claim");
     let done = work.job.id;
@@ -242,12 +211,10 @@ pub(super) fn finished_jobs_are_forgotten_after_their_time(g: &Fixture) -> CaseR
     assert_eq!((g.state(ready), g.state(late)), (JobState::Queued, JobState::Cancelled));
     assert_eq!((g.count("q", JobState::Completed), g.count("q", JobState::Failed)), (0, 0));
     assert_eq!(g.count("q", JobState::Cancelled), 1);
-    Ok(())
 }
 
 /// A finished job outlives its time while its unique key is taken: the same request is still the same job.
-pub(super) fn a_finished_job_is_kept_while_its_unique_key_is_taken(g: &Fixture) -> CaseResult {
-    g.needs(TestCapability::MovesTime)?;
+pub(super) fn a_finished_job_is_kept_while_its_unique_key_is_taken(g: &Fixture) {
     let monthly = NewJob { unique: unique("invoice-42", 4 * FINISHED_KEPT_MS), ..g.job_for("q") };
     let id = g.put_with(monthly.clone());
     g.complete(&g.work("q", "A")).expect("a live claim");
@@ -266,5 +233,4 @@ pub(super) fn a_finished_job_is_kept_while_its_unique_key_is_taken(g: &Fixture) 
         g.pass(60_000);
         g.find(id).is_none()
     });
-    Ok(())
 }

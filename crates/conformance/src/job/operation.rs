@@ -1,15 +1,6 @@
 //! Operations of request handlers: begun once under their idempotency key, a repeated request learns what became of them.
 
-use fencehold_contract::job::{BeginOperationRequest, ClaimJobsRequest, OperationStatus, Report};
-use fencehold_contract::{Quota, StoreError};
-use fencehold_core::job::{JobId, JobRefusal, JobState, QueueName, UniqueKey};
-use fencehold_core::ledger::InDoubtPolicy;
-use fencehold_test_store::TestCapability;
-
-use super::fixture::{ClaimedWork, completed, fresh_id, jobs_of};
-use crate::CaseResult;
-use crate::concurrent::at_once;
-use crate::fixture::{Fixture, fresh_hold, owner};
+use super::prelude::*;
 
 const WINDOW_MS: u64 = 3_600_000;
 
@@ -31,8 +22,7 @@ fn begin(g: &Fixture, request: &BeginOperationRequest) -> OperationStatus {
 }
 
 fn try_begin(g: &Fixture, request: &BeginOperationRequest) -> Result<OperationStatus, JobRefusal> {
-    let store = g.handle(&request.owner);
-    let began = g.drive(jobs_of(&*store).begin_operation(&g.call, request.clone()));
+    let began = g.drive(jobs_of(&*g.handle(&request.owner)).begin_operation(&g.call, request.clone()));
     began.expect("a beginning that is answered").map(|begun| begun.operation)
 }
 
@@ -49,23 +39,19 @@ fn begin_new(g: &Fixture, request: &BeginOperationRequest) -> ClaimedWork {
 }
 
 /// P7: one that was begun needs no room to be answered again.
-pub(super) fn in_a_full_namespace_the_same_beginning_has_the_same_operation(g: &Fixture) -> CaseResult {
-    g.set_limits(Quota { max_jobs: Some(1), ..Quota::default() })?;
+pub(super) fn in_a_full_namespace_the_same_beginning_has_the_same_operation(g: &Fixture) {
+    g.set_limits(Quota { max_jobs: Some(1), ..Quota::default() });
     let first = request(g, "pay-7", "A");
     let work = begin_new(g, &first);
     assert_eq!(begin_new(g, &first).job.id, work.job.id, "the same request");
-    match begin(g, &request(g, "pay-7", "B")) {
-        OperationStatus::InProgress { job_id: job, .. } => assert_eq!(job, work.job.id),
-        other => panic!("{other:?}"),
-    }
-    let store = g.test_store.store();
-    let more = g.drive(jobs_of(&*store).begin_operation(&g.call, request(g, "pay-8", "A")));
+    let again = begin(g, &request(g, "pay-7", "B"));
+    assert_matches!(again, OperationStatus::InProgress { job_id, .. } if job_id == work.job.id);
+    let more = g.drive(jobs_of(&*g.test_store.store()).begin_operation(&g.call, request(g, "pay-8", "A")));
     assert!(matches!(more, Err(StoreError::LimitReached { limit: 1, .. })), "{more:?}");
-    Ok(())
 }
 
 /// New, then in progress (who, until when), then done with the stored answer.
-pub(super) fn an_operation_is_new_then_in_progress_then_done(g: &Fixture) -> CaseResult {
+pub(super) fn an_operation_is_new_then_in_progress_then_done(g: &Fixture) {
     let first = request(g, "pay-7", "A");
     let work = begin_new(g, &first);
     assert_eq!((work.job.id, &*work.job.payload), (first.job_id, "{\"amount\":7}"));
@@ -82,26 +68,22 @@ pub(super) fn an_operation_is_new_then_in_progress_then_done(g: &Fixture) -> Cas
     let done = OperationStatus::Completed { job_id: work.job.id, result: Some("{\"sent\":true}".into()) };
     assert_eq!(begin(g, &request(g, "pay-7", "B")), done);
     assert_eq!(begin(g, &first), done, "also for the one that began it");
-    Ok(())
 }
 
 /// P7: the answer is lost; the same request again has the same operation, with the time that remains.
-pub(super) fn the_same_beginning_again_has_the_same_operation(g: &Fixture) -> CaseResult {
+pub(super) fn the_same_beginning_again_has_the_same_operation(g: &Fixture) {
     let first = request(g, "pay-7", "A");
     let work = begin_new(g, &first);
-    if g.has(TestCapability::MovesTime) {
-        g.pass(g.ttl_ms() / 3);
-    }
+    g.pass_if_it_can(g.ttl_ms() / 3);
     let again = begin_new(g, &first);
     assert_eq!((again.job.id, again.job.token), (work.job.id, work.job.token));
     if g.has(TestCapability::MovesTime) {
         g.assert_ms("what remains", again.job.remaining_ms, g.ttl_ms() - g.ttl_ms() / 3);
     }
-    Ok(())
 }
 
 /// P7: the same request is sent again, and its answer is not read: the operation stays with its holder.
-pub(super) fn a_repetition_that_is_not_read_takes_no_operation_away(g: &Fixture) -> CaseResult {
+pub(super) fn a_repetition_that_is_not_read_takes_no_operation_away(g: &Fixture) {
     let mut all = Vec::new();
     for round in 0..20 {
         let first = request(g, &format!("pay-{round}"), "A");
@@ -115,33 +97,28 @@ pub(super) fn a_repetition_that_is_not_read_takes_no_operation_away(g: &Fixture)
     for work in all {
         g.complete(&work).expect("a live claim");
     }
-    Ok(())
 }
 
 /// The order of members and white space say nothing.
-pub(super) fn an_operation_is_the_same_however_its_payload_was_written(g: &Fixture) -> CaseResult {
+pub(super) fn an_operation_is_the_same_however_its_payload_was_written(g: &Fixture) {
     let of = |payload: &str| BeginOperationRequest { payload: payload.into(), ..request(g, "pay-7", "A") };
     let work = begin_new(g, &of("{\"amount\":7,\"to\":\"bob\"}"));
-    match begin(g, &of(" {\"to\": \"bob\", \"amount\": 7}")) {
-        OperationStatus::InProgress { job_id: job, .. } => assert_eq!(job, work.job.id),
-        other => panic!("{other:?}"),
-    }
+    let again = begin(g, &of(" {\"to\": \"bob\", \"amount\": 7}"));
+    assert_matches!(again, OperationStatus::InProgress { job_id, .. } if job_id == work.job.id);
     assert_eq!(try_begin(g, &of("{\"amount\":8,\"to\":\"bob\"}")), conflict(work.job.id));
-    Ok(())
 }
 
 /// The same key for something else is a conflict.
-pub(super) fn a_key_with_another_payload_is_a_conflict(g: &Fixture) -> CaseResult {
+pub(super) fn a_key_with_another_payload_is_a_conflict(g: &Fixture) {
     let work = begin_new(g, &request(g, "pay-7", "A"));
     let other = BeginOperationRequest { payload: "{\"amount\":8}".into(), ..request(g, "pay-7", "B") };
     assert_eq!(try_begin(g, &other), conflict(work.job.id));
     g.complete(&work).expect("a live claim");
     assert_eq!(try_begin(g, &other), conflict(work.job.id), "also when it is done");
-    Ok(())
 }
 
 /// An operation that failed for good, or was called off, says so.
-pub(super) fn an_operation_that_failed_for_good_says_so(g: &Fixture) -> CaseResult {
+pub(super) fn an_operation_that_failed_for_good_says_so(g: &Fixture) {
     let work = begin_new(g, &request(g, "pay-7", "A"));
     g.fail_for_good(&work).expect("a live claim");
     match begin(g, &request(g, "pay-7", "B")) {
@@ -151,27 +128,21 @@ pub(super) fn an_operation_that_failed_for_good_says_so(g: &Fixture) -> CaseResu
         }
         other => panic!("{other:?}"),
     }
-    Ok(())
 }
 
 /// The earlier holder died: by the policy it is new again, under a larger token; the earlier one is stale.
-pub(super) fn an_operation_whose_holder_died_is_new_again(g: &Fixture) -> CaseResult {
-    g.needs(TestCapability::MovesTime)?;
+pub(super) fn an_operation_whose_holder_died_is_new_again(g: &Fixture) {
     let a = begin_new(g, &request(g, "pay-7", "A"));
     g.pass(g.ttl_ms());
     let b = begin_new(g, &request(g, "pay-7", "B"));
     assert_eq!((b.job.id, b.job.attempt), (a.job.id, 2));
     assert!(b.job.token > a.job.token);
-    super::fixture::assert_stale(g.complete(&a), a.job.token, b.job.token);
+    assert_stale(g.complete(&a), a.job.token, b.job.token);
     g.complete(&b).expect("a live claim");
-    Ok(())
 }
 
 /// The earlier holder died: by the other policy a person must look.
-pub(super) fn an_operation_whose_holder_died_is_indeterminate_where_its_policy_says_so(
-    g: &Fixture,
-) -> CaseResult {
-    g.needs(TestCapability::MovesTime)?;
+pub(super) fn an_operation_whose_holder_died_is_indeterminate_where_its_policy_says_so(g: &Fixture) {
     let ask = |worker: &str| BeginOperationRequest {
         in_doubt_policy: InDoubtPolicy::Manual,
         ..request(g, "pay-7", worker)
@@ -185,11 +156,10 @@ pub(super) fn an_operation_whose_holder_died_is_indeterminate_where_its_policy_s
         "and stays it"
     );
     assert_eq!(g.state(a.job.id), JobState::InDoubt);
-    Ok(())
 }
 
 /// An operation that was given back is new for the next, whatever its policy: no holder died.
-pub(super) fn an_operation_that_was_given_back_is_new_again(g: &Fixture) -> CaseResult {
+pub(super) fn an_operation_that_was_given_back_is_new_again(g: &Fixture) {
     let ask = |worker: &str| BeginOperationRequest {
         in_doubt_policy: InDoubtPolicy::Manual,
         ..request(g, "pay-7", worker)
@@ -197,46 +167,34 @@ pub(super) fn an_operation_that_was_given_back_is_new_again(g: &Fixture) -> Case
     let a = begin_new(g, &ask("A"));
     g.say(&a, Report::Release {}).expect("a live claim");
     assert_eq!(begin_new(g, &ask("B")).job.id, a.job.id);
-    Ok(())
 }
 
 /// Many begin one operation at once: one has it, the others learn who.
-pub(super) fn an_operation_that_many_begin_at_once_is_ones(g: &Fixture) -> CaseResult {
+pub(super) fn an_operation_that_many_begin_at_once_is_ones(g: &Fixture) {
     for round in 0..10 {
         let key = format!("pay-{round}");
         let begun = at_once(6, |nth| begin(g, &request(g, &key, ["A", "B"][nth % 2])));
-        let new = begun
-            .iter()
-            .filter(|begun| matches!(begun, OperationStatus::Started { .. }))
-            .count();
-        let told = begun
-            .iter()
-            .filter(|begun| matches!(begun, OperationStatus::InProgress { .. }))
-            .count();
+        let count = |of: fn(&&OperationStatus) -> bool| begun.iter().filter(of).count();
+        let new = count(|begun| matches!(begun, OperationStatus::Started { .. }));
+        let told = count(|begun| matches!(begun, OperationStatus::InProgress { .. }));
         assert_eq!((new, told), (1, 5), "{begun:?}");
     }
-    Ok(())
 }
 
 /// A key is remembered for its window, and then it is new.
-pub(super) fn a_key_is_remembered_for_its_window(g: &Fixture) -> CaseResult {
-    g.needs(TestCapability::MovesTime)?;
+pub(super) fn a_key_is_remembered_for_its_window(g: &Fixture) {
     let first = request(g, "pay-7", "A");
     g.complete(&begin_new(g, &first)).expect("a live claim");
     g.pass(WINDOW_MS - 1);
     assert!(matches!(begin(g, &request(g, "pay-7", "B")), OperationStatus::Completed { .. }));
     g.pass(WINDOW_MS);
     assert_ne!(begin_new(g, &request(g, "pay-7", "B")).job.id, first.job_id);
-    Ok(())
 }
 
 /// No worker takes an operation away from its request by claiming from its queue.
-pub(super) fn operations_cannot_be_claimed(g: &Fixture) -> CaseResult {
+pub(super) fn operations_cannot_be_claimed(g: &Fixture) {
     let work = begin_new(g, &request(g, "pay-7", "A"));
     g.say(&work, Report::Release {}).expect("a live claim");
     let claim = ClaimJobsRequest { queues: vec![(QueueName::operations(), 1)], ..g.claim_for("q", "B") };
-    match g.claim_raw(claim) {
-        Err(StoreError::BadInput(_)) => Ok(()),
-        other => panic!("{other:?}"),
-    }
+    assert_matches!(g.claim_raw(claim), Err(StoreError::BadInput(_)));
 }

@@ -1,12 +1,6 @@
 //! Making room: a job of higher priority may ask one that is worked on to yield.
 
-use fencehold_contract::job::{NewJob, Report};
-use fencehold_core::job::{AttemptOutcome, JobOptions, JobState};
-use fencehold_test_store::TestCapability;
-
-use super::fixture::{assert_over, terms};
-use crate::CaseResult;
-use crate::fixture::{Fixture, until};
+use super::prelude::*;
 
 /// A job that asks for room within this time.
 fn urgent(g: &Fixture, priority: i16, yield_within_ms: u64) -> NewJob {
@@ -15,8 +9,7 @@ fn urgent(g: &Fixture, priority: i16, yield_within_ms: u64) -> NewJob {
 }
 
 /// The holder learns at its renewal for whom and by when; it leaves a checkpoint and hands back, and goes on later.
-pub(super) fn a_holder_learns_at_its_renewal_that_it_should_yield(g: &Fixture) -> CaseResult {
-    g.needs_preemption()?;
+pub(super) fn a_holder_learns_at_its_renewal_that_it_should_yield(g: &Fixture) {
     let work = g.new_work("q", "A");
     let id = g.put_with(urgent(g, 5, 10_000));
     let renewal = g.renew_work(&work).expect("a live claim");
@@ -31,14 +24,10 @@ pub(super) fn a_holder_learns_at_its_renewal_that_it_should_yield(g: &Fixture) -
     let again = g.work("q", "A");
     assert_eq!((again.job.id, again.job.checkpoint.as_deref()), (work.job.id, Some(&b"page 7"[..])));
     assert_eq!(g.counts_of(work.job.id), (0, 0));
-    Ok(())
 }
 
 /// Renewals get only the remainder until the yield time; then the claim ends, and it counts as nothing.
-pub(super) fn a_holder_that_does_not_yield_is_ended_and_nothing_is_counted(g: &Fixture) -> CaseResult {
-    g.needs_preemption()?;
-    g.needs(TestCapability::MovesTime)?;
-    g.needs(TestCapability::StandsStill)?;
+pub(super) fn a_holder_that_does_not_yield_is_ended_and_nothing_is_counted(g: &Fixture) {
     let work = g.new_work("q", "A");
     let id = g.put_with(urgent(g, 5, g.ttl_ms() + g.ttl_ms() / 2));
     g.pass(g.ttl_ms() - 1);
@@ -48,24 +37,20 @@ pub(super) fn a_holder_that_does_not_yield_is_ended_and_nothing_is_counted(g: &F
     until("a claim that is over", || g.state(work.job.id) == JobState::Queued);
     assert_eq!((g.ended(work.job.id), g.counts_of(work.job.id)), (Some(AttemptOutcome::Yielded), (0, 0)));
     assert_eq!(g.work("q", "B").job.id, id);
-    Ok(())
 }
 
 /// No holder yields to an equal, to a job that does not ask, or to one in another queue.
-pub(super) fn nobody_yields_to_an_equal_or_to_one_who_does_not_ask(g: &Fixture) -> CaseResult {
-    g.needs_preemption()?;
+pub(super) fn nobody_yields_to_an_equal_or_to_one_who_does_not_ask(g: &Fixture) {
     let work = g.new_work("q", "A");
     g.put_with(urgent(g, 0, 1_000));
     g.put_with(NewJob { preempt_within_ms: None, ..urgent(g, 9, 1_000) });
     g.put_with(NewJob { queue: super::fixture::queue("r"), ..urgent(g, 9, 1_000) });
     let renewal = g.renew_work(&work).expect("a live claim");
     assert_eq!(renewal.yield_request, None);
-    Ok(())
 }
 
 /// The notice is withdrawn when the job that asked is served elsewhere, or is called off.
-pub(super) fn a_notice_is_withdrawn_when_its_contender_needs_no_room(g: &Fixture) -> CaseResult {
-    g.needs_preemption()?;
+pub(super) fn a_notice_is_withdrawn_when_its_contender_needs_no_room(g: &Fixture) {
     let work = g.new_work("q", "A");
     let asked = |g: &Fixture| g.renew_work(&work).expect("a live claim").yield_request.is_some();
     g.put_with(urgent(g, 5, 10_000));
@@ -81,5 +66,4 @@ pub(super) fn a_notice_is_withdrawn_when_its_contender_needs_no_room(g: &Fixture
     assert!(asked(g));
     g.delete(id, false).expect("no attempt is running");
     assert!(!asked(g), "it was deleted");
-    Ok(())
 }

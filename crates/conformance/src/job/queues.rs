@@ -1,17 +1,10 @@
 //! Queues: pausing, resuming, draining, counting.
 
-use fencehold_contract::StoreError;
-use fencehold_contract::job::{ClaimJobsRequest, JobCounts, NewJob, QueueMode, Report, ScheduleSpec, When};
-use fencehold_core::job::{JobRefusal, JobState};
-use fencehold_test_store::TestCapability;
-
-use super::fixture::{queue, terms};
+use super::prelude::*;
 use super::schedule;
-use crate::CaseResult;
-use crate::fixture::{Fixture, until};
 
 /// A paused queue takes jobs and hands none out, until it is resumed.
-pub(super) fn a_paused_queue_hands_nothing_out(g: &Fixture) -> CaseResult {
+pub(super) fn a_paused_queue_hands_nothing_out(g: &Fixture) {
     let running = g.new_work("q", "A");
     assert_eq!(g.set_queue("q", QueueMode::Paused).mode, QueueMode::Paused);
     let id = g.put("q");
@@ -21,23 +14,20 @@ pub(super) fn a_paused_queue_hands_nothing_out(g: &Fixture) -> CaseResult {
     g.complete(&running).expect("a live claim");
     assert_eq!(g.set_queue("q", QueueMode::Open).mode, QueueMode::Open);
     assert_eq!(g.work("q", "B").job.id, id);
-    Ok(())
 }
 
 /// Pausing one queue leaves the others of a claim alone.
-pub(super) fn a_claim_passes_over_a_paused_queue(g: &Fixture) -> CaseResult {
+pub(super) fn a_claim_passes_over_a_paused_queue(g: &Fixture) {
     g.put("paused");
     let id = g.put("open");
     g.set_queue("paused", QueueMode::Paused);
     let queues = vec![(queue("paused"), 9), (queue("open"), 1)];
     let works = g.claim(ClaimJobsRequest { queues, limit: 10, ..g.claim_for("q", "A") });
     assert_eq!(works.iter().map(|work| work.job.id).collect::<Vec<_>>(), [id]);
-    Ok(())
 }
 
 /// Who waits for jobs of a paused queue is served when it is resumed.
-pub(super) fn a_resumed_queue_serves_those_who_wait(g: &Fixture) -> CaseResult {
-    g.needs_wait_queue()?;
+pub(super) fn a_resumed_queue_serves_those_who_wait(g: &Fixture) {
     g.set_queue("q", QueueMode::Paused);
     let waiting = g.enqueue_waiters(g.claim_and_wait("q", "B"));
     let id = g.put("q");
@@ -46,31 +36,25 @@ pub(super) fn a_resumed_queue_serves_those_who_wait(g: &Fixture) -> CaseResult {
     g.set_queue("q", QueueMode::Open);
     let claimed = waiting.answer().expect("a claim that is answered");
     assert_eq!(claimed.jobs.iter().map(|job| job.id).collect::<Vec<_>>(), [id]);
-    Ok(())
 }
 
 /// A queue that is drained hands its jobs out and takes no new ones; what is tried again comes back to it.
-pub(super) fn a_draining_queue_takes_no_new_jobs(g: &Fixture) -> CaseResult {
+pub(super) fn a_draining_queue_takes_no_new_jobs(g: &Fixture) {
     let known = g.job_for("q");
     g.put_with(known.clone());
     g.set_queue("q", QueueMode::Draining);
-    match g.enqueue(g.job_for("q")) {
-        Err(JobRefusal::QueueDraining { queue: told }) => assert_eq!(told, queue("q")),
-        other => panic!("{other:?}"),
-    }
+    assert_eq!(g.enqueue(g.job_for("q")), Err(JobRefusal::QueueDraining { queue: queue("q") }));
     assert_eq!(g.enqueue(known).map(|enqueued| enqueued.existed), Ok(true), "what is there is there");
     let work = g.work("q", "A");
     g.say(&work, Report::Release {}).expect("a live claim");
     g.complete(&g.work("q", "A")).expect("a live claim");
     g.set_queue("q", QueueMode::Open);
     g.put("q");
-    Ok(())
 }
 
 /// The counts of a queue add up in every state.
-pub(super) fn the_counts_of_a_queue_add_up(g: &Fixture) -> CaseResult {
-    g.needs(TestCapability::MovesTime)?;
-    let fragile = fencehold_core::job::JobOptions { max_crashes: 1, ..terms() };
+pub(super) fn the_counts_of_a_queue_add_up(g: &Fixture) {
+    let fragile = JobOptions { max_crashes: 1, ..terms() };
     let poison = g.put_with(NewJob { options: fragile, ..g.job_for("q") });
     g.die(&g.work("q", "A"));
     assert_eq!(g.state(poison), JobState::Quarantined);
@@ -80,12 +64,10 @@ pub(super) fn the_counts_of_a_queue_add_up(g: &Fixture) -> CaseResult {
     let called_off = g.put("q");
     g.cancel(called_off, false).expect("no attempt is running");
     let in_doubt = g.new_work("q", "A");
-    g.announce(&in_doubt, "charge", fencehold_core::ledger::InDoubtPolicy::Manual)
-        .expect("a live claim");
+    g.announce(&in_doubt, "charge", InDoubtPolicy::Manual).expect("a live claim");
     g.say(&in_doubt, Report::Release {}).expect("a live claim");
     let again = g.work("q", "A");
-    g.announce(&again, "charge", fencehold_core::ledger::InDoubtPolicy::Manual)
-        .expect("a live claim");
+    g.announce(&again, "charge", InDoubtPolicy::Manual).expect("a live claim");
     g.new_work("q", "A");
     g.put_with(NewJob { when: When::After { delay_ms: 60_000 }, ..g.job_for("q") });
     g.put("q");
@@ -103,13 +85,10 @@ pub(super) fn the_counts_of_a_queue_add_up(g: &Fixture) -> CaseResult {
     };
     assert_eq!(counts, expected);
     assert_eq!(g.count("other", JobState::Queued), 1);
-    Ok(())
 }
 
 /// A queue shows how many wait for its jobs.
-pub(super) fn a_queue_shows_how_many_wait_for_its_jobs(g: &Fixture) -> CaseResult {
-    g.needs_wait_queue()?;
-    g.needs(TestCapability::NoticesLeaving)?;
+pub(super) fn a_queue_shows_how_many_wait_for_its_jobs(g: &Fixture) {
     let both =
         ClaimJobsRequest { queues: vec![(queue("q"), 1), (queue("r"), 1)], ..g.claim_and_wait("q", "B") };
     let one = g.enqueue_waiters(both);
@@ -121,16 +100,14 @@ pub(super) fn a_queue_shows_how_many_wait_for_its_jobs(g: &Fixture) -> CaseResul
     until("one who waits less", || (claimers("q"), claimers("r")) == (1, 0));
     drop(two);
     until("no claim that waits", || claimers("q") == 0);
-    Ok(())
 }
 
 /// P10: a queue that only claims have named leaves nothing behind.
-pub(super) fn a_queue_that_only_claims_have_named_is_kept_nowhere(g: &Fixture) -> CaseResult {
+pub(super) fn a_queue_that_only_claims_have_named_is_kept_nowhere(g: &Fixture) {
     for nth in 0..10 {
         assert!(g.try_work(&format!("typo-{nth}"), "A").is_none());
         assert_eq!(g.queue_view(&format!("typo-{nth}")), None);
     }
-    Ok(())
 }
 
 fn yearly(name: &str) -> ScheduleSpec {
@@ -138,7 +115,7 @@ fn yearly(name: &str) -> ScheduleSpec {
 }
 
 /// A queue that has no job, no schedule, no claim that waits and no order of an operator is not kept.
-pub(super) fn a_queue_with_nothing_left_in_it_vanishes(g: &Fixture) -> CaseResult {
+pub(super) fn a_queue_with_nothing_left_in_it_vanishes(g: &Fixture) {
     let id = g.put("q");
     assert!(g.queue_view("q").is_some());
     g.delete(id, false).expect("a job that waits");
@@ -150,11 +127,10 @@ pub(super) fn a_queue_with_nothing_left_in_it_vanishes(g: &Fixture) -> CaseResul
     g.set_queue("paused", QueueMode::Open);
     until("a queue that was opened again has vanished", || g.queue_view("paused").is_none());
     assert_eq!(g.count("q", JobState::Completed), 1, "a finished job keeps its queue");
-    Ok(())
 }
 
 /// What an operator has set, what a schedule enqueues into, and what a claim waits for stays.
-pub(super) fn a_queue_that_is_still_used_stays(g: &Fixture) -> CaseResult {
+pub(super) fn a_queue_that_is_still_used_stays(g: &Fixture) {
     for name in ["paused", "scheduled", "plain"] {
         let id = g.put(name);
         match name {
@@ -170,11 +146,10 @@ pub(super) fn a_queue_that_is_still_used_stays(g: &Fixture) -> CaseResult {
     assert!(g.queue_view("scheduled").is_some(), "a schedule enqueues into it");
     assert!(schedule::remove(g));
     until("it goes with its schedule", || g.queue_view("scheduled").is_none());
-    Ok(())
 }
 
 /// A queue is removed when it has no jobs and no schedules; until then the refusal says what is in it.
-pub(super) fn a_queue_is_removed_when_it_is_empty_and_not_before(g: &Fixture) -> CaseResult {
+pub(super) fn a_queue_is_removed_when_it_is_empty_and_not_before(g: &Fixture) {
     assert_eq!(g.remove_queue("q"), Ok(false), "there is none");
     let (first, _) = (g.put("q"), g.put("q"));
     g.set_queue("q", QueueMode::Paused);
@@ -194,5 +169,4 @@ pub(super) fn a_queue_is_removed_when_it_is_empty_and_not_before(g: &Fixture) ->
     assert_eq!(g.remove_queue("empty"), Ok(true), "an operator's order goes with it");
     assert!(g.queue_view("empty").is_none());
     assert_eq!(g.remove_queue("empty"), Ok(false), "sent again");
-    Ok(())
 }

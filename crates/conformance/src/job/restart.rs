@@ -1,21 +1,10 @@
 //! Closing and opening again: what was acknowledged is there, and nothing is given early.
 
-use fencehold_contract::job::{
-    ClaimJobsRequest, EnqueuedJob, JobFilter, LedgerResponse, NewJob, QueueMode, Report, ScheduleSpec, When,
-};
-use fencehold_core::job::{AttemptOutcome, CompensationState, JobRefusal, JobState, ScheduleName};
-use fencehold_core::ledger::InDoubtPolicy;
-use fencehold_test_store::TestCapability;
-
-use super::fixture::{
-    RETRY_MS, assert_over, assert_stale, fresh_id, jobs_of, kind, label, queue, terms, unique,
-};
-use crate::CaseResult;
-use crate::fixture::{Fixture, owner, until};
+use super::prelude::*;
+use super::schedule;
 
 /// R23: claims in flight survive: none is given early, and their holders go on.
-pub(super) fn a_live_claim_survives_a_restart(g: &Fixture) -> CaseResult {
-    g.needs(TestCapability::Restarts)?;
+pub(super) fn a_live_claim_survives_a_restart(g: &Fixture) {
     let request = ClaimJobsRequest { limit: 2, ..g.claim_for("q", "A") };
     g.put_many("q", 2);
     let works = g.claim(request.clone());
@@ -29,13 +18,10 @@ pub(super) fn a_live_claim_survives_a_restart(g: &Fixture) -> CaseResult {
     for work in &works {
         g.complete(work).expect("a live claim");
     }
-    Ok(())
 }
 
 /// R23: all end within a ttl and a second, also those that no caller asks about, and their crashes are counted.
-pub(super) fn a_claim_in_flight_ends_on_time_after_a_restart(g: &Fixture) -> CaseResult {
-    g.needs(TestCapability::Restarts)?;
-    g.needs(TestCapability::MovesTime)?;
+pub(super) fn a_claim_in_flight_ends_on_time_after_a_restart(g: &Fixture) {
     let work = g.new_work("q", "A");
     g.pass(g.ttl_ms() / 2);
     g.test_store.restart();
@@ -46,24 +32,19 @@ pub(super) fn a_claim_in_flight_ends_on_time_after_a_restart(g: &Fixture) -> Cas
     assert_eq!((claimed[0].id, claimed[0].crash_count), (work.job.id, 1));
     assert!(claimed[0].token > work.job.token);
     assert_stale(g.complete(&work), work.job.token, claimed[0].token);
-    Ok(())
 }
 
 /// R23: time passes while the store is down; a holder that comes back late is late, not lost.
-pub(super) fn a_claim_that_ran_out_while_nobody_served_is_over(g: &Fixture) -> CaseResult {
-    g.needs(TestCapability::Restarts)?;
-    g.needs(TestCapability::MovesTime)?;
+pub(super) fn a_claim_that_ran_out_while_nobody_served_is_over(g: &Fixture) {
     let work = g.new_work("q", "A");
     g.test_store.restart();
     g.pass(g.ttl_ms());
     assert_over(g.renew_work(&work), &work, AttemptOutcome::Crashed);
     assert_eq!(g.complete(&work).map(|answer| answer.late), Ok(true));
-    Ok(())
 }
 
 /// P2: tokens go on above every one that was given, and above those that force consumed.
-pub(super) fn tokens_of_jobs_grow_over_a_restart(g: &Fixture) -> CaseResult {
-    g.needs(TestCapability::Restarts)?;
+pub(super) fn tokens_of_jobs_grow_over_a_restart(g: &Fixture) {
     let work = g.new_work("q", "A");
     g.cancel(work.job.id, true).expect("a running job");
     let consumed = g.detail(work.job.id).job.token;
@@ -74,13 +55,10 @@ pub(super) fn tokens_of_jobs_grow_over_a_restart(g: &Fixture) -> CaseResult {
         g.complete(&next).expect("a live claim");
         assert_stale(g.renew_work(&work), work.job.token, consumed);
     }
-    Ok(())
 }
 
 /// P6: jobs in every state, with all that belongs to them, are there again.
-pub(super) fn jobs_in_every_state_survive_a_restart(g: &Fixture) -> CaseResult {
-    g.needs(TestCapability::Restarts)?;
-    g.needs(TestCapability::StandsStill)?;
+pub(super) fn jobs_in_every_state_survive_a_restart(g: &Fixture) {
     let done = g.new_work("q", "A");
     g.complete(&done).expect("a live claim");
     let failed = g.new_work("q", "A");
@@ -114,13 +92,11 @@ pub(super) fn jobs_in_every_state_survive_a_restart(g: &Fixture) -> CaseResult {
     let next = g.work("q", "B");
     assert_eq!((next.job.id, next.job.checkpoint.as_deref()), (waits.job.id, Some(&b"page 7"[..])));
     assert_eq!(next.job.effects.len(), 2);
-    assert_eq!(g.announce(&next, "ship", InDoubtPolicy::Manual), Ok(LedgerResponse::InDoubt {}));
-    Ok(())
+    assert_eq!(g.announce(&next, "ship", InDoubtPolicy::Manual), IN_DOUBT);
 }
 
 /// The order in which jobs came, and their rank, hold over a restart.
-pub(super) fn the_order_of_jobs_survives_a_restart(g: &Fixture) -> CaseResult {
-    g.needs(TestCapability::Restarts)?;
+pub(super) fn the_order_of_jobs_survives_a_restart(g: &Fixture) {
     let mut expected = g.put_many("q", 4);
     let mut high = terms();
     high.priority = 5;
@@ -131,12 +107,10 @@ pub(super) fn the_order_of_jobs_survives_a_restart(g: &Fixture) -> CaseResult {
     expected.push(g.put("q"));
     let works = g.claim(ClaimJobsRequest { limit: 10, ..g.claim_for("q", "A") });
     assert_eq!(works.iter().map(|work| work.job.id).collect::<Vec<_>>(), expected);
-    Ok(())
 }
 
 /// P7: what was enqueued before is not enqueued again afterwards, by id or by unique key.
-pub(super) fn nothing_is_enqueued_twice_over_a_restart(g: &Fixture) -> CaseResult {
-    g.needs(TestCapability::Restarts)?;
+pub(super) fn nothing_is_enqueued_twice_over_a_restart(g: &Fixture) {
     let job = NewJob { unique: unique("invoice-42", 3_600_000), ..g.job_for("q") };
     let id = g.put_with(job.clone());
     let other = g.job_for("q");
@@ -146,28 +120,21 @@ pub(super) fn nothing_is_enqueued_twice_over_a_restart(g: &Fixture) -> CaseResul
     assert_eq!(g.enqueue(NewJob { id: fresh_id().0, ..job }), Ok(EnqueuedJob { job_id: id, existed: true }));
     assert_eq!(g.enqueue(other.clone()), Ok(EnqueuedJob { job_id: other.id, existed: true }));
     let conflict = g.enqueue(NewJob { unique: unique("invoice-42", 3_600_000), ..g.job_for("q") });
-    assert!(
-        matches!(conflict, Err(JobRefusal::Conflict { job_id: first, .. }) if first == id),
-        "{conflict:?}"
-    );
-    Ok(())
+    assert_matches!(conflict, Err(JobRefusal::Conflict { job_id: first, .. }) if first == id);
 }
 
 /// R15: a completion that was acknowledged gets the same answer afterwards.
-pub(super) fn a_completion_gets_the_same_answer_after_a_restart(g: &Fixture) -> CaseResult {
-    g.needs(TestCapability::Restarts)?;
+pub(super) fn a_completion_gets_the_same_answer_after_a_restart(g: &Fixture) {
     let work = g.new_work("q", "A");
     let first = g.complete(&work);
     assert!(first.is_ok());
     g.test_store.restart();
     assert_eq!(g.complete(&work), first);
     assert_eq!(g.fail(&work), Err(JobRefusal::Finished { state: JobState::Completed }));
-    Ok(())
 }
 
 /// A chain of undo jobs goes on where it was, once each.
-pub(super) fn a_chain_of_undo_jobs_goes_on_after_a_restart(g: &Fixture) -> CaseResult {
-    g.needs(TestCapability::Restarts)?;
+pub(super) fn a_chain_of_undo_jobs_goes_on_after_a_restart(g: &Fixture) {
     let work = g.new_work("q", "A");
     for name in ["reserve", "charge", "ship"] {
         g.record_undoable(&work, name);
@@ -186,12 +153,10 @@ pub(super) fn a_chain_of_undo_jobs_goes_on_after_a_restart(g: &Fixture) -> CaseR
         (g.detail(work.job.id).job.compensation_state, g.count("undo", JobState::Completed)),
         (CompensationState::Done, 3)
     );
-    Ok(())
 }
 
 /// A paused queue stays paused.
-pub(super) fn a_paused_queue_stays_paused_over_a_restart(g: &Fixture) -> CaseResult {
-    g.needs(TestCapability::Restarts)?;
+pub(super) fn a_paused_queue_stays_paused_over_a_restart(g: &Fixture) {
     g.put("q");
     g.set_queue("q", QueueMode::Paused);
     g.set_queue("r", QueueMode::Draining);
@@ -200,26 +165,11 @@ pub(super) fn a_paused_queue_stays_paused_over_a_restart(g: &Fixture) -> CaseRes
     assert!(matches!(g.enqueue(g.job_for("r")), Err(JobRefusal::QueueDraining { .. })));
     g.set_queue("q", QueueMode::Open);
     g.work("q", "A");
-    Ok(())
 }
 
 /// A schedule goes on; what fell due while no process served is fired once.
-pub(super) fn a_schedule_makes_up_for_downtime_once(g: &Fixture) -> CaseResult {
-    g.needs(TestCapability::Restarts)?;
-    g.needs(TestCapability::MovesTime)?;
-    let spec = ScheduleSpec {
-        name: ScheduleName::new("nightly").expect("a name"),
-        cron: "*/5 * * * *".to_owned(),
-        time_zone: "UTC".to_owned(),
-        queue: queue("q"),
-        kind: kind("report"),
-        payload: "{}".into(),
-        options: terms(),
-        labels: Vec::new(),
-        by: owner("P"),
-    };
-    g.drive(jobs_of(&*g.test_store.store()).set_schedule(&g.call, spec))
-        .expect("a good schedule");
+pub(super) fn a_schedule_makes_up_for_downtime_once(g: &Fixture) {
+    schedule::set(g, &schedule::spec("*/5 * * * *"));
     g.test_store.restart();
     g.pass(60 * 60_000);
     until("a firing", || g.count("q", JobState::Queued) > 0);
@@ -227,5 +177,4 @@ pub(super) fn a_schedule_makes_up_for_downtime_once(g: &Fixture) -> CaseResult {
     assert_eq!(g.count("q", JobState::Queued), 1, "one, not twelve");
     g.pass(5 * 60_000);
     until("the next firing", || g.count("q", JobState::Queued) == 2);
-    Ok(())
 }

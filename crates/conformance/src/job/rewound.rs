@@ -1,17 +1,9 @@
 //! A store that was rewound: the alarm, and the cure.
 
-use fencehold_contract::StoreError;
-use fencehold_contract::job::ClaimJobsRequest;
-use fencehold_core::job::{AttemptOutcome, JobRefusal, JobState};
-use fencehold_test_store::TestCapability;
-
-use crate::CaseResult;
-use crate::fixture::Fixture;
+use super::prelude::*;
 
 /// After an advance nothing from before speaks for a job: neither who held it nor who was late.
-pub(super) fn after_an_advance_nothing_from_before_speaks_for_a_job(g: &Fixture) -> CaseResult {
-    g.needs(TestCapability::Advances)?;
-    g.needs(TestCapability::MovesTime)?;
+pub(super) fn after_an_advance_nothing_from_before_speaks_for_a_job(g: &Fixture) {
     let late = g.new_work("q", "A");
     g.crash(&late);
     let live = {
@@ -29,30 +21,24 @@ pub(super) fn after_an_advance_nothing_from_before_speaks_for_a_job(g: &Fixture)
     assert_eq!(g.counts_of(live.job.id), (0, 0));
     let next = g.work("r", "B");
     assert!(next.job.token.get() > live.job.token.get() + 1_000, "no token comes twice");
-    Ok(())
 }
 
 /// Until the longest ttl is over nothing is given out: a holder from the time that was lost may still be at work.
-pub(super) fn an_advance_closes_the_queues_for_the_longest_ttl(g: &Fixture) -> CaseResult {
-    g.needs(TestCapability::Advances)?;
-    g.needs(TestCapability::MovesTime)?;
+pub(super) fn an_advance_closes_the_queues_for_the_longest_ttl(g: &Fixture) {
     g.new_work("q", "A");
     g.advance(1_000).expect("an advance");
-    match g.claim_raw(g.claim_for("q", "B")) {
-        Err(StoreError::Unavailable { .. }) => {}
-        other => panic!("given too early: {other:?}"),
-    }
+    assert_matches!(
+        g.claim_raw(g.claim_for("q", "B")),
+        Err(StoreError::Unavailable { .. }),
+        "given too early"
+    );
     g.put("q");
     g.pass(g.ttl_ms());
     g.work("q", "B");
-    Ok(())
 }
 
 /// A claim with a long ttl in one namespace closes no other for as long.
-pub(super) fn an_advance_closes_the_queues_of_a_namespace_for_its_own_longest_ttl(g: &Fixture) -> CaseResult {
-    g.needs(TestCapability::Advances)?;
-    g.needs(TestCapability::MovesTime)?;
-    g.needs(TestCapability::StandsStill)?;
+pub(super) fn an_advance_closes_the_queues_of_a_namespace_for_its_own_longest_ttl(g: &Fixture) {
     let long_ms = g.ttl_ms() * 3;
     let elsewhere = g.in_namespace("elsewhere");
     let closed = |world: &Fixture| match world.claim_raw(world.claim_for("q", "B")) {
@@ -73,5 +59,4 @@ pub(super) fn an_advance_closes_the_queues_of_a_namespace_for_its_own_longest_tt
     assert!(closed(&elsewhere), "one millisecond too early");
     g.pass(1);
     elsewhere.work("q", "B");
-    Ok(())
 }

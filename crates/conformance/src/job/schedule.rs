@@ -1,15 +1,6 @@
 //! Schedules: each firing makes one job, however many schedulers there are and however long they slept.
 
-use fencehold_contract::StoreError;
-use fencehold_contract::job::{JobFilter, NewJob, ScheduleSpec, ScheduleView};
-use fencehold_core::EventData;
-use fencehold_core::job::{JobId, JobRefusal, JobState, ScheduleName};
-use fencehold_test_store::TestCapability;
-
-use super::fixture::{jobs_of, kind, label, queue, terms};
-use crate::CaseResult;
-use crate::concurrent::at_once;
-use crate::fixture::{Fixture, owner, until};
+use super::prelude::*;
 
 const MINUTE_MS: u64 = 60_000;
 
@@ -45,8 +36,7 @@ fn all(g: &Fixture) -> Vec<ScheduleView> {
 }
 
 pub(super) fn remove(g: &Fixture) -> bool {
-    let store = g.test_store.other();
-    g.drive(jobs_of(&*store).delete_schedule(&g.call, name("nightly"), owner("P")))
+    g.drive(jobs_of(&*g.test_store.other()).delete_schedule(&g.call, name("nightly"), owner("P")))
         .expect("an answer")
 }
 
@@ -64,9 +54,7 @@ fn pass_to_next(g: &Fixture, view: &ScheduleView) {
 }
 
 /// A schedule fires at its moment, once, and its job is what the schedule says.
-pub(super) fn a_schedule_fires_once_at_its_moment(g: &Fixture) -> CaseResult {
-    g.needs(TestCapability::MovesTime)?;
-    g.needs(TestCapability::StandsStill)?;
+pub(super) fn a_schedule_fires_once_at_its_moment(g: &Fixture) {
     let view = set(g, &spec("*/5 * * * *"));
     assert_eq!((view.last_run_at_ms, all(g)), (None, vec![view.clone()]));
     let next_ms = view.next_run_at_ms.expect("a schedule that fires");
@@ -83,18 +71,13 @@ pub(super) fn a_schedule_fires_once_at_its_moment(g: &Fixture) -> CaseResult {
     g.pass(5 * MINUTE_MS);
     until("the next firing", || fired(g).len() == 2);
     if g.has(TestCapability::TellsEvents) {
-        let told = g
-            .events()
-            .into_iter()
-            .filter(|event| matches!(event.data, EventData::ScheduleFired { .. }));
-        assert_eq!(told.count(), 2);
+        let fired = |event: &Event| matches!(event.data, EventData::ScheduleFired { .. });
+        assert_eq!(g.events().into_iter().filter(fired).count(), 2);
     }
-    Ok(())
 }
 
 /// Moments that were missed are made up for by one firing, not by a herd.
-pub(super) fn what_was_missed_is_fired_once(g: &Fixture) -> CaseResult {
-    g.needs(TestCapability::MovesTime)?;
+pub(super) fn what_was_missed_is_fired_once(g: &Fixture) {
     let view = set(g, &spec("* * * * *"));
     g.pass(100 * MINUTE_MS);
     until("a firing", || !fired(g).is_empty());
@@ -102,13 +85,10 @@ pub(super) fn what_was_missed_is_fired_once(g: &Fixture) -> CaseResult {
     let after = all(g).remove(0);
     assert_eq!(after.last_run_at_ms, view.next_run_at_ms, "for the moment that was missed");
     assert!(after.next_run_at_ms > view.next_run_at_ms.map(|ms| ms + 99 * MINUTE_MS), "and on from now");
-    Ok(())
 }
 
 /// A wall clock that is set back fires nothing a second time.
-pub(super) fn a_wall_clock_set_back_fires_nothing_twice(g: &Fixture) -> CaseResult {
-    g.needs(TestCapability::MovesTime)?;
-    g.needs(TestCapability::MovesWall)?;
+pub(super) fn a_wall_clock_set_back_fires_nothing_twice(g: &Fixture) {
     let view = set(g, &spec("*/5 * * * *"));
     pass_to_next(g, &view);
     until("a firing", || fired(g).len() == 1);
@@ -125,12 +105,10 @@ pub(super) fn a_wall_clock_set_back_fires_nothing_twice(g: &Fixture) -> CaseResu
     until("a schedule that went on", || all(g)[0].last_run_at_ms >= view.next_run_at_ms);
     let at_the_moment = |id: &JobId| g.detail(*id).job.enqueued_at_ms >= view.next_run_at_ms.unwrap_or(0);
     assert_eq!(fired(g).iter().filter(|id| at_the_moment(id)).count(), 1, "each moment once");
-    Ok(())
 }
 
 /// Two set the same schedule at once, again and again: there is one, and it fires once.
-pub(super) fn the_same_schedule_set_by_many_fires_once(g: &Fixture) -> CaseResult {
-    g.needs(TestCapability::MovesTime)?;
+pub(super) fn the_same_schedule_set_by_many_fires_once(g: &Fixture) {
     let views = at_once(4, |_| set(g, &spec("*/5 * * * *")));
     assert!(views.iter().all(|view| view.next_run_at_ms == views[0].next_run_at_ms));
     assert_eq!(all(g).len(), 1);
@@ -139,12 +117,10 @@ pub(super) fn the_same_schedule_set_by_many_fires_once(g: &Fixture) -> CaseResul
     until("a firing", || !fired(g).is_empty());
     at_once(4, |_| set(g, &spec("*/5 * * * *")));
     assert_eq!(fired(g).len(), 1);
-    Ok(())
 }
 
 /// A schedule that was changed fires by its new line, and one that was removed no more.
-pub(super) fn a_schedule_can_be_changed_and_removed(g: &Fixture) -> CaseResult {
-    g.needs(TestCapability::MovesTime)?;
+pub(super) fn a_schedule_can_be_changed_and_removed(g: &Fixture) {
     let hourly = set(g, &spec("0 * * * *"));
     let often = set(g, &ScheduleSpec { queue: queue("r"), ..spec("* * * * *") });
     assert!(often.next_run_at_ms <= hourly.next_run_at_ms);
@@ -155,11 +131,10 @@ pub(super) fn a_schedule_can_be_changed_and_removed(g: &Fixture) -> CaseResult {
     assert!(!remove(g), "there is none any more");
     g.pass(200 * MINUTE_MS);
     assert_eq!((fired(g).len(), all(g).len()), (1, 0));
-    Ok(())
 }
 
 /// A bad cron line is refused with the field that is wrong; a bad zone is, too.
-pub(super) fn a_bad_cron_line_says_which_field_is_wrong(g: &Fixture) -> CaseResult {
+pub(super) fn a_bad_cron_line_says_which_field_is_wrong(g: &Fixture) {
     let lines = [
         ("61 * * * *", "minute"),
         ("* 24 * * *", "hour"),
@@ -183,38 +158,28 @@ pub(super) fn a_bad_cron_line_says_which_field_is_wrong(g: &Fixture) -> CaseResu
     );
     for spec in bad {
         let answer = try_set(g, &spec);
-        assert!(
-            matches!(answer, Err(StoreError::BadInput(_))),
-            "{:?} in {:?}: {answer:?}",
-            spec.cron,
-            spec.time_zone
-        );
+        assert_matches!(answer, Err(StoreError::BadInput(_)), "{:?} in {:?}", spec.cron, spec.time_zone);
     }
     assert!(all(g).is_empty());
-    Ok(())
 }
 
 /// A schedule whose jobs could not be enqueued is refused when it is made, not when it fires.
-pub(super) fn a_schedule_of_bad_jobs_is_refused(g: &Fixture) -> CaseResult {
+pub(super) fn a_schedule_of_bad_jobs_is_refused(g: &Fixture) {
     let mut hopeless = terms();
     hopeless.max_failures = 0;
     for bad in [
         ScheduleSpec { payload: "{".into(), ..spec("* * * * *") },
         ScheduleSpec { options: hopeless, ..spec("* * * * *") },
-        ScheduleSpec { queue: fencehold_core::job::QueueName::operations(), ..spec("* * * * *") },
+        ScheduleSpec { queue: QueueName::operations(), ..spec("* * * * *") },
     ] {
-        let answer = try_set(g, &bad);
-        assert!(matches!(answer, Err(StoreError::BadInput(_))), "{answer:?}");
+        assert_matches!(try_set(g, &bad), Err(StoreError::BadInput(_)));
     }
     assert!(all(g).is_empty());
-    Ok(())
 }
 
 /// The id of the next firing can be computed; a tenant that takes it for a job of its own stops no one else's schedule,
 /// and certainly not the store. (A server does not even accept such an id.)
-pub(super) fn a_schedule_fires_whatever_another_namespace_has_taken(g: &Fixture) -> CaseResult {
-    g.needs(TestCapability::MovesTime)?;
-    g.needs(TestCapability::StandsStill)?;
+pub(super) fn a_schedule_fires_whatever_another_namespace_has_taken(g: &Fixture) {
     let view = set(g, &spec("*/5 * * * *"));
     let due_ms = view.next_run_at_ms.expect("a schedule that fires");
     let id = JobId::due(due_ms, &format!("{}/nightly", g.call.namespace));
@@ -227,5 +192,4 @@ pub(super) fn a_schedule_fires_whatever_another_namespace_has_taken(g: &Fixture)
     until("a firing", || !fired(g).is_empty());
     assert_eq!(fired(g).len(), 1);
     g.work("q", "A");
-    Ok(())
 }

@@ -1,25 +1,18 @@
 //! Taking a key: one holder, tokens that only grow, a lease that is live until its deadline and not longer.
 
-use fencehold_contract::AcquireLeaseRequest;
-use fencehold_core::Refusal;
-use fencehold_core::lease::LeaseOutcome;
-use fencehold_test_store::TestCapability;
-
-use super::super::CaseResult;
-use super::super::fixture::{Fixture, assert_held_by, assert_lost, key, task};
+use super::prelude::*;
 
 /// P1.
-pub(super) fn a_key_has_one_holder(g: &Fixture) -> CaseResult {
+pub(super) fn a_key_has_one_holder(g: &Fixture) {
     let a = g.take("k", "A");
     assert_held_by(g.try_take("k", "B"), &a);
     assert_held_by(g.try_take("k", "A"), &a);
     assert_eq!(g.holder_name("k").as_deref(), Some("A"));
     g.take("another", "B");
-    Ok(())
 }
 
 /// P4: the answer carries all that the holder's own deadline is made of.
-pub(super) fn a_grant_says_how_long_it_lasts(g: &Fixture) -> CaseResult {
+pub(super) fn a_grant_says_how_long_it_lasts(g: &Fixture) {
     let request = g.ask("k", "A");
     let acquired = g.acquire(request).expect("a free key");
     assert_eq!(acquired.key, key("k"));
@@ -31,11 +24,10 @@ pub(super) fn a_grant_says_how_long_it_lasts(g: &Fixture) -> CaseResult {
     assert!(!acquired.grant.resumed);
     assert_eq!(acquired.grant.remaining_ms, g.ttl_ms());
     assert!(acquired.grant.token.get() >= 1);
-    Ok(())
 }
 
 /// Who asks in vain learns whom to ask, and for how long.
-pub(super) fn a_refusal_names_holder_task_time_and_token(g: &Fixture) -> CaseResult {
+pub(super) fn a_refusal_names_holder_task_time_and_token(g: &Fixture) {
     let a = g.take_with(AcquireLeaseRequest { task: Some(task("run-42")), ..g.ask("k", "A") });
     match g.try_take("k", "B") {
         Err(Refusal::Held { owner, task: Some(serves), remaining_ms: expires_in_ms, token }) => {
@@ -44,11 +36,10 @@ pub(super) fn a_refusal_names_holder_task_time_and_token(g: &Fixture) -> CaseRes
         }
         other => panic!("not a refusal that names the holder: {:?}", other.map(|held| held.token)),
     }
-    Ok(())
 }
 
 /// What people see of a hold: everything but its proof.
-pub(super) fn a_held_key_shows_its_holder(g: &Fixture) -> CaseResult {
+pub(super) fn a_held_key_shows_its_holder(g: &Fixture) {
     assert_eq!(g.view("k"), None, "nothing is kept of a key that was never held");
     let request = AcquireLeaseRequest {
         task: Some(task("run-42")),
@@ -72,11 +63,10 @@ pub(super) fn a_held_key_shows_its_holder(g: &Fixture) -> CaseResult {
         assert!(holder.age_ms >= 1_000, "it has been held for {} ms", holder.age_ms);
         g.assert_ms("what it has left later", holder.remaining_ms, g.ttl_ms() - 1_000);
     }
-    Ok(())
 }
 
 /// P2.
-pub(super) fn tokens_grow_after_a_release(g: &Fixture) -> CaseResult {
+pub(super) fn tokens_grow_after_a_release(g: &Fixture) {
     let mut last = g.take("k", "A");
     for _ in 0..12 {
         g.release(&last).expect("a live lease");
@@ -84,35 +74,30 @@ pub(super) fn tokens_grow_after_a_release(g: &Fixture) -> CaseResult {
         assert!(next.token > last.token, "{} after {}", next.token, last.token);
         last = next;
     }
-    Ok(())
 }
 
 /// P2.
-pub(super) fn tokens_grow_after_an_expiry(g: &Fixture) -> CaseResult {
+pub(super) fn tokens_grow_after_an_expiry(g: &Fixture) {
     let mut last = g.take_and_run_out("k", "A");
     for _ in 0..3 {
         let next = g.take_and_run_out("k", "B");
         assert!(next.token > last.token, "{} after {}", next.token, last.token);
         last = next;
     }
-    Ok(())
 }
 
 /// P2, P9: no holder ever gets the token that a revocation consumed.
-pub(super) fn tokens_grow_after_a_revocation_and_skip_what_it_consumed(g: &Fixture) -> CaseResult {
+pub(super) fn tokens_grow_after_a_revocation_and_skip_what_it_consumed(g: &Fixture) {
     let a = g.take("k", "A");
     let revoked = g.revoke_key("k").revoked;
     assert_eq!(revoked.token, a.token);
     assert!(revoked.consumed_token > a.token);
     let b = g.take("k", "B");
     assert!(b.token > revoked.consumed_token, "{} after {} was consumed", b.token, revoked.consumed_token);
-    Ok(())
 }
 
 /// P4: live until one millisecond before the deadline, over at the deadline.
-pub(super) fn a_lease_is_live_until_its_deadline_and_over_at_it(g: &Fixture) -> CaseResult {
-    g.needs(TestCapability::MovesTime)?;
-    g.needs(TestCapability::StandsStill)?;
+pub(super) fn a_lease_is_live_until_its_deadline_and_over_at_it(g: &Fixture) {
     let a = g.take("k", "A");
     g.pass(g.ttl_ms() - 1);
     assert_held_by(g.try_take("k", "B"), &a);
@@ -122,13 +107,10 @@ pub(super) fn a_lease_is_live_until_its_deadline_and_over_at_it(g: &Fixture) -> 
     let b = g.take("k", "B");
     assert!(b.token > a.token);
     assert_lost(g.renew(&a), &a, LeaseOutcome::Expired);
-    Ok(())
 }
 
 /// P4: a renewal moves the deadline to one ttl after the renewal, to the millisecond.
-pub(super) fn a_renewed_lease_is_live_until_its_new_deadline(g: &Fixture) -> CaseResult {
-    g.needs(TestCapability::MovesTime)?;
-    g.needs(TestCapability::StandsStill)?;
+pub(super) fn a_renewed_lease_is_live_until_its_new_deadline(g: &Fixture) {
     let a = g.take("k", "A");
     g.pass(g.ttl_ms() - 1);
     g.renew(&a).expect("a live lease");
@@ -136,11 +118,10 @@ pub(super) fn a_renewed_lease_is_live_until_its_new_deadline(g: &Fixture) -> Cas
     assert_held_by(g.try_take("k", "B"), &a);
     g.pass(1);
     g.take("k", "B");
-    Ok(())
 }
 
 /// P10: a holder that dies leaves nothing to clean but a line of history.
-pub(super) fn a_dead_holder_leaves_only_history(g: &Fixture) -> CaseResult {
+pub(super) fn a_dead_holder_leaves_only_history(g: &Fixture) {
     let a = g.take_and_run_out("k", "A");
     assert_eq!(g.holder("k"), None);
     let b = g.take("k", "B");
@@ -149,13 +130,10 @@ pub(super) fn a_dead_holder_leaves_only_history(g: &Fixture) -> CaseResult {
     assert_eq!((ending.by, ending.reason), (None, None), "no one ended it");
     assert_eq!(g.holder_name("k").as_deref(), Some("B"));
     g.release(&b).expect("a live lease");
-    Ok(())
 }
 
 /// A hold is over at its `max_age`, however often it is renewed, and says so.
-pub(super) fn a_hold_is_over_at_its_max_age_however_often_it_is_renewed(g: &Fixture) -> CaseResult {
-    g.needs(TestCapability::MovesTime)?;
-    g.needs(TestCapability::StandsStill)?;
+pub(super) fn a_hold_is_over_at_its_max_age_however_often_it_is_renewed(g: &Fixture) {
     let (ttl_ms, half_ms) = (g.ttl_ms(), g.ttl_ms() / 2);
     let a = g.take_with(AcquireLeaseRequest { max_age_ms: Some(2 * ttl_ms), ..g.ask("k", "A") });
     for (passed, left) in [(1, ttl_ms), (2, ttl_ms), (3, half_ms)] {
@@ -171,11 +149,10 @@ pub(super) fn a_hold_is_over_at_its_max_age_however_often_it_is_renewed(g: &Fixt
     let b = g.take("k", "B");
     assert!(b.token > a.token);
     assert_eq!(g.ending_of(&a).map(|ending| ending.outcome), Some(LeaseOutcome::AgedOut));
-    Ok(())
 }
 
 /// A `max_age` below the ttl shortens the first grant already.
-pub(super) fn a_max_age_below_the_ttl_counts_from_the_grant(g: &Fixture) -> CaseResult {
+pub(super) fn a_max_age_below_the_ttl_counts_from_the_grant(g: &Fixture) {
     let age_ms = g.ttl_ms() / 3;
     let a = g.take_with(AcquireLeaseRequest { max_age_ms: Some(age_ms), ..g.ask("k", "A") });
     assert_eq!(a.remaining_ms, age_ms);
@@ -183,12 +160,10 @@ pub(super) fn a_max_age_below_the_ttl_counts_from_the_grant(g: &Fixture) -> Case
         g.pass(age_ms);
         assert_lost(g.renew(&a), &a, LeaseOutcome::AgedOut);
     }
-    Ok(())
 }
 
 /// R32: the ttl that was recorded counts, whatever a contender has configured.
-pub(super) fn the_recorded_ttl_counts_not_a_contenders(g: &Fixture) -> CaseResult {
-    g.needs(TestCapability::MovesTime)?;
+pub(super) fn the_recorded_ttl_counts_not_a_contenders(g: &Fixture) {
     let long_ms = g.ttl_ms();
     let short_ms = long_ms / 10;
     let a = g.take("k", "A");
@@ -207,11 +182,10 @@ pub(super) fn the_recorded_ttl_counts_not_a_contenders(g: &Fixture) -> CaseResul
     g.pass(short_ms);
     g.take("k", "C");
     assert_lost(g.renew(&b), &b, LeaseOutcome::Expired);
-    Ok(())
 }
 
 /// R10: a worker that restarts under its old name adopts nothing.
-pub(super) fn a_reused_owner_name_adopts_nothing(g: &Fixture) -> CaseResult {
+pub(super) fn a_reused_owner_name_adopts_nothing(g: &Fixture) {
     let dead = g.take("k", "worker-1");
     assert_held_by(g.try_take("k", "worker-1"), &dead);
     // It knows the key, its own name and even the token; it does not know the hold id.
@@ -226,5 +200,4 @@ pub(super) fn a_reused_owner_name_adopts_nothing(g: &Fixture) -> CaseResult {
     assert_lost(g.release(&dead), &dead, LeaseOutcome::Expired);
     assert_eq!(g.holder_name("k").as_deref(), Some("worker-1"));
     g.renew(&reborn).expect("its own lease");
-    Ok(())
 }

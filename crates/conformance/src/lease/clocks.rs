@@ -2,13 +2,7 @@
 
 use std::collections::HashMap;
 
-use fencehold_contract::{AcquireLeaseRequest, EndingView, ListLeasesRequest};
-use fencehold_core::lease::LeaseOutcome;
-use fencehold_test_store::TestCapability;
-
-use super::super::CaseResult;
-use super::super::concurrent::at_once;
-use super::super::fixture::{Fixture, HeldLease, assert_held_by, assert_lost, until};
+use super::prelude::*;
 
 const HOUR_MS: i64 = 60 * 60 * 1000;
 /// More than one sweep takes.
@@ -17,8 +11,7 @@ const MANY: usize = 3_000;
 const HANDS: usize = 4;
 
 /// R20: the wall clock jumps forward by an hour: all leases live on.
-pub(super) fn a_wall_clock_set_forward_ends_no_lease(g: &Fixture) -> CaseResult {
-    g.needs(TestCapability::MovesWall)?;
+pub(super) fn a_wall_clock_set_forward_ends_no_lease(g: &Fixture) {
     let held: Vec<HeldLease> = (0..5).map(|nth| g.take(&format!("k/{nth}"), "A")).collect();
     let before_ms = g.holder("k/0").expect("a held key").remaining_ms;
     g.test_store.shift_wall(HOUR_MS);
@@ -30,13 +23,10 @@ pub(super) fn a_wall_clock_set_forward_ends_no_lease(g: &Fixture) -> CaseResult 
     for held in &held {
         assert_eq!(g.renew(held).map(|renewal| renewal.remaining_ms), Ok(g.ttl_ms()));
     }
-    Ok(())
 }
 
 /// R21: the wall clock jumps back by an hour: leases still end on time.
-pub(super) fn a_wall_clock_set_back_makes_no_lease_immortal(g: &Fixture) -> CaseResult {
-    g.needs(TestCapability::MovesWall)?;
-    g.needs(TestCapability::MovesTime)?;
+pub(super) fn a_wall_clock_set_back_makes_no_lease_immortal(g: &Fixture) {
     let a = g.take("k", "A");
     g.test_store.shift_wall(-HOUR_MS);
     assert_held_by(g.try_take("k", "B"), &a);
@@ -49,13 +39,10 @@ pub(super) fn a_wall_clock_set_back_makes_no_lease_immortal(g: &Fixture) -> Case
     }
     g.take("k", "B");
     assert_lost(g.renew(&a), &a, LeaseOutcome::Expired);
-    Ok(())
 }
 
 /// R20, R21: nor does it touch those in line.
-pub(super) fn a_wall_clock_that_jumps_touches_nobody_in_line(g: &Fixture) -> CaseResult {
-    g.needs(TestCapability::MovesWall)?;
-    g.needs_wait_queue()?;
+pub(super) fn a_wall_clock_that_jumps_touches_nobody_in_line(g: &Fixture) {
     let a = g.take("k", "A");
     let waiting = g.stand_in_line(AcquireLeaseRequest { wait_ms: g.ttl_ms() / 2, ..g.ask("k", "B") });
     for by_ms in [HOUR_MS, -2 * HOUR_MS] {
@@ -65,14 +52,11 @@ pub(super) fn a_wall_clock_that_jumps_touches_nobody_in_line(g: &Fixture) -> Cas
     }
     g.release(&a).expect("a live lease");
     waiting.answer().expect("a key that came free");
-    Ok(())
 }
 
 /// R29: a great many leases end in one moment. Every one of them ends, each is reported once, and in between a renewal
 /// is answered and a key can be had.
-pub(super) fn a_mass_expiry_ends_all_and_starves_nobody(g: &Fixture) -> CaseResult {
-    g.needs(TestCapability::MovesTime)?;
-    g.needs(TestCapability::OwnClock)?;
+pub(super) fn a_mass_expiry_ends_all_and_starves_nobody(g: &Fixture) {
     let survivor = g.take_with(AcquireLeaseRequest { ttl_ms: g.ttl_ms() * 4, ..g.ask("survivor", "A") });
     let share = |nth: usize| (nth..MANY).step_by(HANDS).map(|nth| g.take(&format!("dying/{nth:04}"), "A"));
     let dying: Vec<HeldLease> = at_once(HANDS, |nth| share(nth).collect::<Vec<_>>()).concat();
@@ -103,5 +87,4 @@ pub(super) fn a_mass_expiry_ends_all_and_starves_nobody(g: &Fixture) -> CaseResu
     }
     assert_eq!(ended, MANY);
     g.renew(&survivor).expect("still there");
-    Ok(())
 }

@@ -1,12 +1,6 @@
 //! Keys that were free for long: their records go, their tokens do not come back.
 
-use fencehold_contract::AcquireLeaseRequest;
-use fencehold_core::lease::LeaseOutcome;
-use fencehold_core::limits::{COLLECT_AFTER_FREE_MS, HOLD_AGE_MS_MAX};
-use fencehold_test_store::TestCapability;
-
-use super::super::CaseResult;
-use super::super::fixture::{Fixture, assert_ended, until};
+use super::prelude::*;
 
 /// Lets a free key grow old enough, and a little older: sweeps may be lazy.
 pub(super) fn until_collected(g: &Fixture, name: &str) {
@@ -15,36 +9,26 @@ pub(super) fn until_collected(g: &Fixture, name: &str) {
     until("a collected key", || g.view(name).is_none());
 }
 
-fn needs_collection(g: &Fixture) -> CaseResult {
-    g.needs(TestCapability::Collects)?;
-    g.needs(TestCapability::MovesTime)
-}
-
 /// R36: the next token of a collected key is larger than its last.
-pub(super) fn a_collected_key_goes_on_above_its_last_token(g: &Fixture) -> CaseResult {
-    needs_collection(g)?;
+pub(super) fn a_collected_key_goes_on_above_its_last_token(g: &Fixture) {
     g.churn("k", 20);
     let a = g.take("k", "A");
     g.release(&a).expect("a live lease");
     until_collected(g, "k");
     let b = g.take("k", "B");
     assert!(b.token > a.token, "{} after {}", b.token, a.token);
-    Ok(())
 }
 
 /// R36: the floor is the namespace's; another namespace has its own.
-pub(super) fn a_floor_holds_for_every_key_of_its_namespace(g: &Fixture) -> CaseResult {
-    needs_collection(g)?;
+pub(super) fn a_floor_holds_for_every_key_of_its_namespace(g: &Fixture) {
     g.churn("k", 20);
     let last = g.view("k").expect("a key that was held").token;
     until_collected(g, "k");
     assert!(g.take("never-held", "A").token > last, "it could have been collected before");
-    Ok(())
 }
 
 /// R36: the smaller of two collected keys does not lower the floor.
-pub(super) fn a_floor_never_sinks(g: &Fixture) -> CaseResult {
-    needs_collection(g)?;
+pub(super) fn a_floor_never_sinks(g: &Fixture) {
     g.churn("busy", 20);
     let last = g.view("busy").expect("a key that was held").token;
     let quiet = g.take("quiet", "A");
@@ -53,24 +37,20 @@ pub(super) fn a_floor_never_sinks(g: &Fixture) -> CaseResult {
     assert!(g.renew(&quiet).is_err());
     until_collected(g, "quiet");
     assert!(g.take("busy", "B").token > last);
-    Ok(())
 }
 
 /// R36, P2: what was shown of a collected key is no alarm.
-pub(super) fn a_token_of_a_collected_key_is_no_alarm(g: &Fixture) -> CaseResult {
-    needs_collection(g)?;
+pub(super) fn a_token_of_a_collected_key_is_no_alarm(g: &Fixture) {
     let a = g.take("k", "A");
     g.release(&a).expect("a live lease");
     until_collected(g, "k");
     assert!(g.renew(&a).is_err(), "over is over");
     assert_eq!(g.view("k"), None);
     g.take_with(AcquireLeaseRequest { seen_token: Some(a.token), ..g.ask("k", "B") });
-    Ok(())
 }
 
 /// R13: no hold id that ended on a key can come back after the key was collected: it would be too old by then.
-pub(super) fn a_key_is_kept_while_a_hold_id_could_come_back(g: &Fixture) -> CaseResult {
-    g.needs(TestCapability::MovesTime)?;
+pub(super) fn a_key_is_kept_while_a_hold_id_could_come_back(g: &Fixture) {
     let a = g.take("k", "A");
     g.release(&a).expect("a live lease");
     g.pass(HOLD_AGE_MS_MAX);
@@ -79,12 +59,10 @@ pub(super) fn a_key_is_kept_while_a_hold_id_could_come_back(g: &Fixture) -> Case
     let again = AcquireLeaseRequest { hold_id_age_ms: HOLD_AGE_MS_MAX - 1_000, ..a.request.clone() };
     assert_ended(g.try_with(again), &a, LeaseOutcome::Released);
     assert!(g.view("k").is_some());
-    Ok(())
 }
 
 /// A key that is held is never collected, however long it is held.
-pub(super) fn a_held_key_is_never_collected(g: &Fixture) -> CaseResult {
-    needs_collection(g)?;
+pub(super) fn a_held_key_is_never_collected(g: &Fixture) {
     let ttl_ms = COLLECT_AFTER_FREE_MS / 2;
     let earlier = g.take("k", "A");
     g.release(&earlier).expect("a live lease");
@@ -96,5 +74,4 @@ pub(super) fn a_held_key_is_never_collected(g: &Fixture) -> CaseResult {
     }
     let view = g.view("k").expect("a held key");
     assert_eq!((view.token, view.endings.len()), (a.token, 1), "nor has it forgotten anything");
-    Ok(())
 }

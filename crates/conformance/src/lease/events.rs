@@ -1,13 +1,6 @@
 //! What happened: in order, from a cursor, waited for, and kept for a bounded time.
 
-use fencehold_contract::{AcquireLeaseRequest, ListEventsRequest, StoreError};
-use fencehold_core::lease::LeaseOutcome;
-use fencehold_core::limits::{BATCH_MAX, EVENTS_KEPT};
-use fencehold_core::{BadInput, Event, EventData, Token};
-use fencehold_test_store::TestCapability;
-
-use super::super::CaseResult;
-use super::super::fixture::{Fixture, HeldLease, owner, task, until};
+use super::prelude::*;
 
 fn after(cursor: Option<u64>) -> ListEventsRequest {
     ListEventsRequest { cursor, limit: 100, ..ListEventsRequest::default() }
@@ -24,8 +17,7 @@ fn until_bounded(g: &Fixture) {
 }
 
 /// A key's story, told in order.
-pub(super) fn events_tell_a_keys_story_in_order(g: &Fixture) -> CaseResult {
-    g.needs(TestCapability::TellsEvents)?;
+pub(super) fn events_tell_a_keys_story_in_order(g: &Fixture) {
     let a = g.take_with(AcquireLeaseRequest { task: Some(task("run-42")), ..g.ask("k", "A") });
     g.release(&a).expect("a live lease");
     let b = g.take_and_run_out("k", "B");
@@ -55,12 +47,10 @@ pub(super) fn events_tell_a_keys_story_in_order(g: &Fixture) -> CaseResult {
     assert_eq!(g.facts("k"), story, "a renewal is no event");
     let events = g.events();
     assert!(events.windows(2).all(|pair| pair[0].seq < pair[1].seq), "numbers grow");
-    Ok(())
 }
 
 /// A cursor goes on where it was, with pages of any size and with a prefix.
-pub(super) fn a_cursor_goes_on_where_it_was(g: &Fixture) -> CaseResult {
-    g.needs(TestCapability::TellsEvents)?;
+pub(super) fn a_cursor_goes_on_where_it_was(g: &Fixture) {
     for name in ["gpu/1", "cpu/1", "gpu/2", "gpu/3", "cpu/2"] {
         let held = g.take(name, "A");
         g.release(&held).expect("a live lease");
@@ -87,12 +77,10 @@ pub(super) fn a_cursor_goes_on_where_it_was(g: &Fixture) -> CaseResult {
         g.events_page(after(Some(page.next_cursor))).expect("a page").events.is_empty(),
         "no event comes twice"
     );
-    Ok(())
 }
 
 /// A watcher is notified when something happens.
-pub(super) fn one_who_waits_is_told_when_something_happens(g: &Fixture) -> CaseResult {
-    g.needs(TestCapability::TellsEvents)?;
+pub(super) fn one_who_waits_is_told_when_something_happens(g: &Fixture) {
     g.take("before", "A");
     let cursor = g.events_page(after(None)).expect("a page").next_cursor;
     let wait =
@@ -108,17 +96,12 @@ pub(super) fn one_who_waits_is_told_when_something_happens(g: &Fixture) -> CaseR
     let page = waiting.answer().expect("a page");
     assert_eq!(page.events.len(), 1);
     assert_eq!(page.events[0].key.as_str(), "gpu/1");
-    assert!(
-        matches!(&page.events[0].data, EventData::LeaseAcquired { owner: who, .. } if *who == owner("B"))
-    );
+    assert_matches!(&page.events[0].data, EventData::LeaseAcquired { owner: who, .. } if *who == owner("B"));
     assert!(page.next_cursor >= page.events[0].seq);
-    Ok(())
 }
 
 /// Who has waited for long enough gets an empty page and a cursor to go on from.
-pub(super) fn one_who_has_waited_long_enough_gets_an_empty_page(g: &Fixture) -> CaseResult {
-    g.needs(TestCapability::TellsEvents)?;
-    g.needs(TestCapability::MovesTime)?;
+pub(super) fn one_who_has_waited_long_enough_gets_an_empty_page(g: &Fixture) {
     g.take_with(AcquireLeaseRequest { ttl_ms: g.ttl_ms() * 100, ..g.ask("k", "A") });
     let cursor = g.events_page(after(None)).expect("a page").next_cursor;
     let waiting = g.start_events(ListEventsRequest { wait_ms: 100, ..after(Some(cursor)) });
@@ -132,12 +115,10 @@ pub(super) fn one_who_has_waited_long_enough_gets_an_empty_page(g: &Fixture) -> 
     let page = answer.into_inner().expect("an answer").expect("a page");
     assert!(page.events.is_empty() && page.next_cursor >= cursor);
     assert!(g.events_page(after(Some(page.next_cursor))).expect("a page").events.is_empty());
-    Ok(())
 }
 
 /// A cursor that is too old gets its own error, and says from where one can go on.
-pub(super) fn a_cursor_that_is_too_old_is_told_so(g: &Fixture) -> CaseResult {
-    g.needs(TestCapability::TellsEvents)?;
+pub(super) fn a_cursor_that_is_too_old_is_told_so(g: &Fixture) {
     let a = g.take("k", "A");
     g.release(&a).expect("a live lease");
     let first = g.events()[0].seq;
@@ -157,27 +138,19 @@ pub(super) fn a_cursor_that_is_too_old_is_told_so(g: &Fixture) -> CaseResult {
         other => panic!("{:?}", other.map(|page| page.events.len())),
     }
     assert_eq!(g.events().len(), EVENTS_KEPT, "bounded, and full");
-    Ok(())
 }
 
 /// A cursor that this store cannot have given is refused: it belongs to another, or this one was rewound.
-pub(super) fn a_cursor_ahead_of_the_store_is_refused(g: &Fixture) -> CaseResult {
-    g.needs(TestCapability::TellsEvents)?;
+pub(super) fn a_cursor_ahead_of_the_store_is_refused(g: &Fixture) {
     g.take("k", "A");
     let last = g.status().newest_event_seq;
-    match g.events_page(after(Some(last + 1))) {
-        Err(StoreError::BadInput(BadInput { field, .. })) => assert_eq!(field, "cursor"),
-        other => panic!("{other:?}"),
-    }
+    let page = g.events_page(after(Some(last + 1)));
+    assert_matches!(page, Err(StoreError::BadInput(BadInput { field, .. })) if field == "cursor");
     assert!(g.events_page(after(Some(last))).expect("a page").events.is_empty());
-    Ok(())
 }
 
 /// R36: the collection of a key is reported, with its last token.
-pub(super) fn a_collected_key_is_told_of(g: &Fixture) -> CaseResult {
-    g.needs(TestCapability::TellsEvents)?;
-    g.needs(TestCapability::Collects)?;
-    g.needs(TestCapability::MovesTime)?;
+pub(super) fn a_collected_key_is_told_of(g: &Fixture) {
     let a = g.take("k", "A");
     g.release(&a).expect("a live lease");
     super::collected::until_collected(g, "k");
@@ -186,12 +159,10 @@ pub(super) fn a_collected_key_is_told_of(g: &Fixture) -> CaseResult {
         _ => None,
     });
     assert_eq!(last, Some(a.token));
-    Ok(())
 }
 
 /// One that does much keeps to its share of the history, and a cursor in another is no older for it; also after a restart.
-pub(super) fn no_namespace_pushes_out_the_events_of_another(g: &Fixture) -> CaseResult {
-    g.needs(TestCapability::TellsEvents)?;
+pub(super) fn no_namespace_pushes_out_the_events_of_another(g: &Fixture) {
     let (quiet, loud) = (g.in_namespace("quiet"), g.in_namespace("loud"));
     let first = quiet.take("q/1", "A");
     quiet.release(&first).expect("a live lease");
@@ -241,5 +212,4 @@ pub(super) fn no_namespace_pushes_out_the_events_of_another(g: &Fixture) -> Case
         g.test_store.restart();
         check(&told);
     }
-    Ok(())
 }

@@ -1,15 +1,9 @@
 //! Force leaves a trace: a name, a reason, and a consumed token.
 
-use fencehold_contract::{AcquireLeaseRequest, RevokeLeasesRequest, RevokeTarget, RevokedLease};
-use fencehold_core::lease::LeaseOutcome;
-use fencehold_core::{EventData, Reason, Refusal, Token};
-use fencehold_test_store::TestCapability;
-
-use super::super::CaseResult;
-use super::super::fixture::{Fixture, assert_held_by, assert_lost, key, owner, refusal, task};
+use super::prelude::*;
 
 /// P9.
-pub(super) fn a_revocation_ends_the_lease_and_consumes_a_token(g: &Fixture) -> CaseResult {
+pub(super) fn a_revocation_ends_the_lease_and_consumes_a_token(g: &Fixture) {
     let a = g.take_with(AcquireLeaseRequest { task: Some(task("run-42")), ..g.ask("k", "A") });
     let RevokedLease { key: revoked_key, revoked } = g.revoke_key("k");
     assert_eq!(revoked_key, key("k"));
@@ -20,11 +14,10 @@ pub(super) fn a_revocation_ends_the_lease_and_consumes_a_token(g: &Fixture) -> C
     assert_eq!(view.token, revoked.consumed_token, "fences learn the consumed token");
     assert_lost(g.renew(&a), &a, LeaseOutcome::Revoked);
     assert_lost(g.release(&a), &a, LeaseOutcome::Revoked);
-    Ok(())
 }
 
 /// P9: who and why, for later callers.
-pub(super) fn a_revocation_leaves_name_and_reason(g: &Fixture) -> CaseResult {
+pub(super) fn a_revocation_leaves_name_and_reason(g: &Fixture) {
     assert!(Reason::new("").is_err(), "no force without a reason");
     let a = g.take("k", "A");
     g.revoke_key("k");
@@ -42,30 +35,26 @@ pub(super) fn a_revocation_leaves_name_and_reason(g: &Fixture) -> CaseResult {
         });
         assert!(told, "the event says it too");
     }
-    Ok(())
 }
 
 /// A revocation meant for one holder does not hit the next.
-pub(super) fn a_revocation_of_one_token_spares_every_other(g: &Fixture) -> CaseResult {
+pub(super) fn a_revocation_of_one_token_spares_every_other(g: &Fixture) {
     let only = |held_token: Token| RevokeTarget::Key { key: key("k"), only_token: Some(held_token) };
     let a = g.take_and_run_out("k", "A");
     let b = g.take("k", "B");
-    match g.revoke(only(a.token)).map_err(refusal) {
-        Err(Refusal::Lost { token, current_token: current, .. }) => {
-            assert_eq!((token, current), (a.token, b.token));
-        }
-        other => panic!("{other:?}"),
-    }
+    let refused = g.revoke(only(a.token)).map_err(refusal);
+    let tokens =
+        assert_matches!(refused, Err(Refusal::Lost { token, current_token, .. }) => (token, current_token));
+    assert_eq!(tokens, (a.token, b.token));
     assert_held_by(g.try_take("k", "C"), &b);
     assert_eq!(g.view("k").map(|view| view.token), Some(b.token), "nothing was consumed");
     let revoked = g.revoke(only(b.token)).expect("its own token");
     assert_eq!(revoked.len(), 1);
     assert_eq!(g.holder("k"), None);
-    Ok(())
 }
 
 /// There is nothing to end on a free key.
-pub(super) fn a_free_key_has_nothing_to_revoke(g: &Fixture) -> CaseResult {
+pub(super) fn a_free_key_has_nothing_to_revoke(g: &Fixture) {
     let one = || g.revoke(RevokeTarget::Key { key: key("k"), only_token: None }).map_err(refusal);
     assert_eq!(one(), Err(Refusal::NotHeld), "never held");
     let a = g.take("k", "A");
@@ -73,11 +62,10 @@ pub(super) fn a_free_key_has_nothing_to_revoke(g: &Fixture) -> CaseResult {
     assert_eq!(one(), Err(Refusal::NotHeld), "given back");
     assert_eq!(g.view("k").map(|view| view.token), Some(a.token), "nothing was consumed");
     assert_eq!(g.revoke(RevokeTarget::Owner(owner("nobody"))), Ok(vec![]));
-    Ok(())
 }
 
 /// P9: a hold that has run out is fenced by a revocation too, or was found free: never left as it was.
-pub(super) fn a_revocation_after_the_end_never_finds_a_live_lease(g: &Fixture) -> CaseResult {
+pub(super) fn a_revocation_after_the_end_never_finds_a_live_lease(g: &Fixture) {
     let a = g.take_and_run_out("k", "A");
     let answer = g.revoke(RevokeTarget::Key { key: key("k"), only_token: None }).map_err(refusal);
     match answer {
@@ -86,11 +74,10 @@ pub(super) fn a_revocation_after_the_end_never_finds_a_live_lease(g: &Fixture) -
     }
     assert!(g.renew(&a).is_err());
     assert!(g.take("k", "B").token > a.token);
-    Ok(())
 }
 
 /// All of a task, of an owner, or under a prefix; no others.
-pub(super) fn a_revocation_of_many_ends_exactly_those(g: &Fixture) -> CaseResult {
+pub(super) fn a_revocation_of_many_ends_exactly_those(g: &Fixture) {
     let take = |name: &str, who: &str, serves: &str| {
         g.take_with(AcquireLeaseRequest { task: Some(task(serves)), ..g.ask(name, who) })
     };
@@ -125,23 +112,19 @@ pub(super) fn a_revocation_of_many_ends_exactly_those(g: &Fixture) -> CaseResult
         let ending = g.view(name).expect("a key that was held").endings.pop().expect("how it ended");
         assert_eq!((ending.outcome, ending.by), (LeaseOutcome::Revoked, Some(owner("P"))), "{name}");
     }
-    Ok(())
 }
 
 /// A key that is revoked goes to the first in line, under a token above the consumed one.
-pub(super) fn a_revoked_key_goes_to_the_first_in_line(g: &Fixture) -> CaseResult {
-    g.needs_wait_queue()?;
+pub(super) fn a_revoked_key_goes_to_the_first_in_line(g: &Fixture) {
     g.take("k", "A");
     let waiting = g.stand_in_line(g.ask_to_wait("k", "B"));
     let revoked = g.revoke_key("k").revoked;
     let b = waiting.answer().expect("a key that came free");
     assert!(b.token > revoked.consumed_token);
-    Ok(())
 }
 
 /// P9: it need not wait for its next renewal. A hint that changes may have been missed is as good: it renews then, too.
-pub(super) fn a_holder_hears_of_its_revocation_at_once(g: &Fixture) -> CaseResult {
-    g.needs(TestCapability::TellsHolders)?;
+pub(super) fn a_holder_hears_of_its_revocation_at_once(g: &Fixture) {
     let heard = g.hear_of_holds();
     let (keys, other_namespace) = (["k/0", "k/1", "k/2"], g.in_namespace("elsewhere"));
     for name in keys {
@@ -154,11 +137,10 @@ pub(super) fn a_holder_hears_of_its_revocation_at_once(g: &Fixture) -> CaseResul
         g.revoke_key(name);
         heard.of(&g.call.namespace, name);
     }
-    Ok(())
 }
 
 /// Of what is done in the same process, every store can tell at once.
-pub(super) fn a_holder_hears_of_a_revocation_through_its_own_handle(g: &Fixture) -> CaseResult {
+pub(super) fn a_holder_hears_of_a_revocation_through_its_own_handle(g: &Fixture) {
     let heard = g.hear_of_holds();
     for name in ["k/0", "k/1"] {
         g.take(name, "A");
@@ -170,5 +152,4 @@ pub(super) fn a_holder_hears_of_a_revocation_through_its_own_handle(g: &Fixture)
             .expect("a hold that can be revoked");
         heard.of(&g.call.namespace, name);
     }
-    Ok(())
 }

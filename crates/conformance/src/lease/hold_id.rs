@@ -1,16 +1,9 @@
 //! Asking again with the same hold id: the same lease while it lasts, never a new one afterwards.
 
-use fencehold_contract::AcquireLeaseRequest;
-use fencehold_core::Refusal;
-use fencehold_core::lease::LeaseOutcome;
-use fencehold_core::limits::{HISTORY_MAX, HOLD_AGE_MS_MAX};
-use fencehold_test_store::TestCapability;
-
-use super::super::CaseResult;
-use super::super::fixture::{Fixture, HeldLease, assert_ended, assert_held_by, assert_lost, keys};
+use super::prelude::*;
 
 /// R13: the answer was lost; asking again gives the same lease, token and the time that remains.
-pub(super) fn the_same_hold_id_gets_the_same_lease_with_the_time_that_remains(g: &Fixture) -> CaseResult {
+pub(super) fn the_same_hold_id_gets_the_same_lease_with_the_time_that_remains(g: &Fixture) {
     let request = g.ask("k", "A");
     let first = g.take_with(request.clone());
     assert!(!first.resumed);
@@ -24,11 +17,10 @@ pub(super) fn the_same_hold_id_gets_the_same_lease_with_the_time_that_remains(g:
     assert_eq!(again.token, first.token);
     g.assert_ms("the time that remains", again.remaining_ms, g.ttl_ms() - gone_ms);
     assert_held_by(g.try_take("k", "B"), &first);
-    Ok(())
 }
 
 /// P7: the same request is sent again, word for word or with its age, and its answer is not read: the lease stays.
-pub(super) fn a_repetition_that_is_not_read_takes_nothing_away(g: &Fixture) -> CaseResult {
+pub(super) fn a_repetition_that_is_not_read_takes_nothing_away(g: &Fixture) {
     let mut all = Vec::new();
     for round in 0..20 {
         let held = g.take_with(g.ask(&format!("k/{round}"), "A"));
@@ -43,23 +35,20 @@ pub(super) fn a_repetition_that_is_not_read_takes_nothing_away(g: &Fixture) -> C
     for held in all {
         g.renew(&held).expect("a live lease");
     }
-    Ok(())
 }
 
 /// R13, P4: asking again is no renewal.
-pub(super) fn asking_again_does_not_move_the_deadline(g: &Fixture) -> CaseResult {
-    g.needs(TestCapability::MovesTime)?;
+pub(super) fn asking_again_does_not_move_the_deadline(g: &Fixture) {
     let request = g.ask("k", "A");
     let first = g.take_with(request.clone());
     g.pass(g.ttl_ms() / 2);
     g.take_with(AcquireLeaseRequest { hold_id_age_ms: g.ttl_ms() / 2, ..request });
     g.pass(g.ttl_ms() - g.ttl_ms() / 2);
     assert_lost(g.renew(&first), &first, LeaseOutcome::Expired);
-    Ok(())
 }
 
 /// R13: one that ended is never granted again, on a free key as on a held one, however it ended.
-pub(super) fn an_ended_hold_id_is_never_granted_again(g: &Fixture) -> CaseResult {
+pub(super) fn an_ended_hold_id_is_never_granted_again(g: &Fixture) {
     let again =
         |held: &HeldLease| g.try_with(AcquireLeaseRequest { hold_id_age_ms: 1, ..held.request.clone() });
 
@@ -81,22 +70,19 @@ pub(super) fn an_ended_hold_id_is_never_granted_again(g: &Fixture) -> CaseResult
     assert_ended(again(&revoked), &revoked, LeaseOutcome::Revoked);
     assert_eq!(g.holder_name("k").as_deref(), Some("B"));
     g.renew(&holder).expect("untouched");
-    Ok(())
 }
 
 /// R13: nor does an ended hold id stand in line.
-pub(super) fn an_ended_hold_id_does_not_stand_in_line(g: &Fixture) -> CaseResult {
+pub(super) fn an_ended_hold_id_does_not_stand_in_line(g: &Fixture) {
     let ended = g.take("k", "A");
     g.release(&ended).expect("a live lease");
     g.take("k", "B");
     let patient = AcquireLeaseRequest { wait_ms: g.ttl_ms(), hold_id_age_ms: 1, ..ended.request.clone() };
     assert_ended(g.try_with(patient), &ended, LeaseOutcome::Released);
-    Ok(())
 }
 
 /// R13: where the history no longer reaches back as far as the hold id is old, it may have ended there.
-pub(super) fn a_hold_id_older_than_the_history_is_refused(g: &Fixture) -> CaseResult {
-    g.needs(TestCapability::MovesTime)?;
+pub(super) fn a_hold_id_older_than_the_history_is_refused(g: &Fixture) {
     let ended = g.take("k", "A");
     g.release(&ended).expect("a live lease");
     g.pass(1_000);
@@ -115,12 +101,10 @@ pub(super) fn a_hold_id_older_than_the_history_is_refused(g: &Fixture) -> CaseRe
     // On a held key it is refused likewise, and does not stand in line first.
     let patient = AcquireLeaseRequest { wait_ms: g.ttl_ms(), ..old };
     assert_eq!(g.try_with(patient).map(|held| held.token), Err(unknown));
-    Ok(())
 }
 
 /// R13: also where it would be content with another key.
-pub(super) fn a_hold_id_older_than_the_history_of_one_key_is_granted_no_other(g: &Fixture) -> CaseResult {
-    g.needs(TestCapability::MovesTime)?;
+pub(super) fn a_hold_id_older_than_the_history_of_one_key_is_granted_no_other(g: &Fixture) {
     let any =
         |names: &[&str], request: AcquireLeaseRequest| AcquireLeaseRequest { any_of: keys(names), ..request };
     let ended = g.take_with(any(&["k", "spare"], g.ask("k", "A")));
@@ -139,22 +123,20 @@ pub(super) fn a_hold_id_older_than_the_history_of_one_key_is_granted_no_other(g:
         );
     }
     assert_eq!(g.holder("spare"), None);
-    Ok(())
 }
 
 /// A fresh hold id is not mistaken for an old one, however busy the key is.
-pub(super) fn a_busy_key_goes_to_every_fresh_hold_id(g: &Fixture) -> CaseResult {
+pub(super) fn a_busy_key_goes_to_every_fresh_hold_id(g: &Fixture) {
     for nth in 0..5 * HISTORY_MAX {
         let held = g
             .try_take("k", "A")
             .unwrap_or_else(|refusal| panic!("acquisition {nth}: {refusal}"));
         g.release(&held).expect("a live lease");
     }
-    Ok(())
 }
 
 /// A record keeps its last endings, oldest first, and no more.
-pub(super) fn a_key_remembers_its_last_endings(g: &Fixture) -> CaseResult {
+pub(super) fn a_key_remembers_its_last_endings(g: &Fixture) {
     let mut tokens = Vec::new();
     for _ in 0..HISTORY_MAX + 3 {
         let held = g.take("k", "A");
@@ -165,5 +147,4 @@ pub(super) fn a_key_remembers_its_last_endings(g: &Fixture) -> CaseResult {
     let kept: Vec<_> = endings.iter().map(|ending| ending.token).collect();
     assert_eq!(kept, tokens[3..]);
     assert!(endings.iter().all(|ending| ending.outcome == LeaseOutcome::Released));
-    Ok(())
 }

@@ -1,20 +1,14 @@
 //! What one namespace may have: more is refused, with the limit and the namespace named, and no other namespace notices.
 
-use fencehold_contract::{AcquireLeaseRequest, Quota, StoreError};
-use fencehold_test_store::TestCapability;
-
-use super::super::CaseResult;
-use super::super::fixture::Fixture;
+use super::prelude::*;
 
 /// A namespace has as many keys as it may; what it has goes on.
-pub(super) fn a_namespace_has_no_more_keys_than_its_limit(g: &Fixture) -> CaseResult {
+pub(super) fn a_namespace_has_no_more_keys_than_its_limit(g: &Fixture) {
     let first = g.take("one", "A");
-    let view = g.set_limits(Quota { max_keys: Some(2), ..Quota::default() })?;
+    let view = g.set_limits(Quota { max_keys: Some(2), ..Quota::default() });
     assert_eq!((view.quota.max_keys, view.usage.key_count), (Some(2), 1));
     g.take("two", "A");
-    if g.needs(TestCapability::Restarts).is_ok() {
-        g.test_store.restart();
-    }
+    g.restart_if_it_can();
     match g.acquire(g.ask("three", "A")) {
         Err(StoreError::LimitReached { message: what, limit: 2 }) => {
             let named = format!("lease keys of namespace {}", g.call.namespace);
@@ -27,16 +21,15 @@ pub(super) fn a_namespace_has_no_more_keys_than_its_limit(g: &Fixture) -> CaseRe
     g.release(&first).expect("a live lease");
     g.take("one", "B");
     g.in_namespace("elsewhere").take("three", "A");
-    g.set_limits(Quota { max_keys: Some(3), ..Quota::default() })?;
+    g.set_limits(Quota { max_keys: Some(3), ..Quota::default() });
     g.take("three", "A");
-    Ok(())
 }
 
 /// The longest ttl of a namespace is named to one who asks for more.
-pub(super) fn a_ttl_above_the_longest_of_its_namespace_is_refused(g: &Fixture) -> CaseResult {
+pub(super) fn a_ttl_above_the_longest_of_its_namespace_is_refused(g: &Fixture) {
     let ttl_ms = g.ttl_ms();
     let long = g.take_with(AcquireLeaseRequest { ttl_ms: ttl_ms * 3, ..g.ask("before", "A") });
-    g.set_limits(Quota { max_ttl_ms: Some(ttl_ms), ..Quota::default() })?;
+    g.set_limits(Quota { max_ttl_ms: Some(ttl_ms), ..Quota::default() });
     g.take("k", "A");
     match g.acquire(AcquireLeaseRequest { ttl_ms: ttl_ms + 1, ..g.ask("l", "A") }) {
         Err(StoreError::BadInput(bad)) => {
@@ -48,21 +41,19 @@ pub(super) fn a_ttl_above_the_longest_of_its_namespace_is_refused(g: &Fixture) -
     g.renew(&long).expect("what was granted before goes on");
     let elsewhere = g.in_namespace("elsewhere");
     elsewhere.take_with(AcquireLeaseRequest { ttl_ms: ttl_ms + 1, ..elsewhere.ask("l", "A") });
-    Ok(())
 }
 
 /// Limits are set for every namespace, and for one.
-pub(super) fn a_namespaces_own_limit_goes_before_that_of_every_namespace(g: &Fixture) -> CaseResult {
+pub(super) fn a_namespaces_own_limit_goes_before_that_of_every_namespace(g: &Fixture) {
     let elsewhere = g.in_namespace("elsewhere");
     let keys = |keys| Some(Quota { max_keys: Some(keys), ..Quota::default() });
-    g.look_at_limits(keys(1), true)?;
-    elsewhere.look_at_limits(keys(2), false)?;
-    let in_force = |world: &Fixture| world.look_at_limits(None, false).map(|view| view.quota);
-    assert_eq!(in_force(g)?, Quota { max_keys: Some(1), ..Quota::USUAL });
-    assert_eq!(in_force(&elsewhere)?, Quota { max_keys: Some(2), ..Quota::USUAL });
+    g.look_at_limits(keys(1), true);
+    elsewhere.look_at_limits(keys(2), false);
+    let in_force = |world: &Fixture| world.look_at_limits(None, false).quota;
+    assert_eq!(in_force(g), Quota { max_keys: Some(1), ..Quota::USUAL });
+    assert_eq!(in_force(&elsewhere), Quota { max_keys: Some(2), ..Quota::USUAL });
     g.take("one", "A");
     assert!(matches!(g.acquire(g.ask("two", "A")), Err(StoreError::LimitReached { limit: 1, .. })));
     elsewhere.take("one", "A");
     elsewhere.take("two", "A");
-    Ok(())
 }

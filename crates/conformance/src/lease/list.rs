@@ -2,11 +2,7 @@
 
 use std::collections::BTreeSet;
 
-use fencehold_contract::{AcquireLeaseRequest, ListLeasesRequest};
-use fencehold_test_store::TestCapability;
-
-use super::super::CaseResult;
-use super::super::fixture::{Fixture, HeldLease, owner, task};
+use super::prelude::*;
 
 /// More pages than any list here has.
 const PAGES_MAX: usize = 1_000;
@@ -37,7 +33,7 @@ fn everything() -> ListLeasesRequest {
 }
 
 /// By prefix, owner and task, and all of them together.
-pub(super) fn a_list_shows_what_its_filters_ask_for(g: &Fixture) -> CaseResult {
+pub(super) fn a_list_shows_what_its_filters_ask_for(g: &Fixture) {
     let take = |name: &str, who: &str, serves: &str| {
         g.take_with(AcquireLeaseRequest { task: Some(task(serves)), ..g.ask(name, who) });
     };
@@ -60,11 +56,10 @@ pub(super) fn a_list_shows_what_its_filters_ask_for(g: &Fixture) -> CaseResult {
     let all_three = ListLeasesRequest { owner: of_a.owner, prefix: prefix("gpu"), ..run_1 };
     assert_eq!(listed(g, all_three), ["gpu/1"]);
     assert_eq!(listed(g, ListLeasesRequest { prefix: prefix("none"), ..everything() }), [""; 0]);
-    Ok(())
 }
 
 /// Free keys are shown only to who asks for them; a lease that has run out is free.
-pub(super) fn free_keys_are_shown_to_who_asks_for_them(g: &Fixture) -> CaseResult {
+pub(super) fn free_keys_are_shown_to_who_asks_for_them(g: &Fixture) {
     g.take_and_run_out("expired", "A");
     let released = g.take("released", "A");
     g.release(&released).expect("a live lease");
@@ -77,11 +72,10 @@ pub(super) fn free_keys_are_shown_to_who_asks_for_them(g: &Fixture) -> CaseResul
         ["held"],
         "a free key has no owner"
     );
-    Ok(())
 }
 
 /// A row of a list says what `get` says.
-pub(super) fn a_list_says_what_get_says(g: &Fixture) -> CaseResult {
+pub(super) fn a_list_says_what_get_says(g: &Fixture) {
     g.churn("k", 2);
     g.take_with(AcquireLeaseRequest { task: Some(task("run-1")), ..g.ask("k", "A") });
     let page = g.list(ListLeasesRequest { limit: 10, ..everything() }).expect("a page");
@@ -92,11 +86,10 @@ pub(super) fn a_list_says_what_get_says(g: &Fixture) -> CaseResult {
     } else {
         assert_eq!((listed.token, listed.endings), (got.token, got.endings));
     }
-    Ok(())
 }
 
 /// Pages of any size show every key once, also when keys come and go between them.
-pub(super) fn pages_show_every_key_exactly_once(g: &Fixture) -> CaseResult {
+pub(super) fn pages_show_every_key_exactly_once(g: &Fixture) {
     let held: Vec<HeldLease> = (0..23).map(|nth| g.take(&format!("k/{nth:02}"), "A")).collect();
     for limit in [1, 7, 23, 24] {
         let seen = all_pages(g, ListLeasesRequest { limit, ..everything() });
@@ -110,11 +103,10 @@ pub(super) fn pages_show_every_key_exactly_once(g: &Fixture) -> CaseResult {
     }
     let rest = ListLeasesRequest { cursor: first.next_cursor, ..everything() };
     assert_eq!(listed(g, rest).len(), held.len() - shown.len(), "nothing is skipped because others ended");
-    Ok(())
 }
 
 /// How much there is, and where.
-pub(super) fn the_status_counts_keys_holds_and_waiters(g: &Fixture) -> CaseResult {
+pub(super) fn the_status_counts_keys_holds_and_waiters(g: &Fixture) {
     let status = g.status();
     assert_eq!(status.store, g.capabilities().store);
     assert_eq!((status.key_count, status.held_count, status.waiter_count), (0, 0, 0));
@@ -129,5 +121,4 @@ pub(super) fn the_status_counts_keys_holds_and_waiters(g: &Fixture) -> CaseResul
     let status = g.status();
     assert_eq!((status.key_count, status.held_count), (3, 2), "of every namespace");
     assert_eq!(status.waiter_count, u64::from(g.capabilities().supports_waiting));
-    Ok(())
 }

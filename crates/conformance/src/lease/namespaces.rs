@@ -1,13 +1,9 @@
 //! Namespaces are separate worlds.
 
-use fencehold_contract::{AcquireLeaseRequest, ListLeasesRequest, RevokeTarget};
-use fencehold_test_store::TestCapability;
-
-use super::super::CaseResult;
-use super::super::fixture::{Fixture, assert_held_by};
+use super::prelude::*;
 
 /// The same key in two namespaces is two keys.
-pub(super) fn the_same_key_in_two_namespaces_is_two_keys(g: &Fixture) -> CaseResult {
+pub(super) fn the_same_key_in_two_namespaces_is_two_keys(g: &Fixture) {
     let (one, two) = (g.in_namespace("one"), g.in_namespace("two"));
     let a = one.take("k", "A");
     assert_eq!(two.view("k"), None);
@@ -22,11 +18,10 @@ pub(super) fn the_same_key_in_two_namespaces_is_two_keys(g: &Fixture) -> CaseRes
             .expect("a page")
     };
     assert_eq!((list(&one).leases.len(), list(&two).leases.len()), (0, 1));
-    Ok(())
 }
 
 /// R34: a right hold id and token under the wrong namespace are refused, and touch nothing.
-pub(super) fn a_hold_of_another_namespace_is_refused(g: &Fixture) -> CaseResult {
+pub(super) fn a_hold_of_another_namespace_is_refused(g: &Fixture) {
     let (one, two) = (g.in_namespace("one"), g.in_namespace("two"));
     let a = one.take("k", "A");
     assert!(two.renew(&a).is_err() && two.release(&a).is_err(), "where the key was never held");
@@ -39,11 +34,10 @@ pub(super) fn a_hold_of_another_namespace_is_refused(g: &Fixture) -> CaseResult 
     );
     one.renew(&a).expect("untouched");
     two.renew(&b).expect("untouched");
-    Ok(())
 }
 
 /// A hold id that is used in two namespaces is two hold ids: neither a lease nor a place in line is shared.
-pub(super) fn a_hold_id_means_nothing_in_another_namespace(g: &Fixture) -> CaseResult {
+pub(super) fn a_hold_id_means_nothing_in_another_namespace(g: &Fixture) {
     let (one, two) = (g.in_namespace("one"), g.in_namespace("two"));
     let a = one.take("k", "A");
     let same = AcquireLeaseRequest { hold_id_age_ms: 1, ..a.request.clone() };
@@ -60,12 +54,10 @@ pub(super) fn a_hold_id_means_nothing_in_another_namespace(g: &Fixture) -> CaseR
         one.release(&holder).expect("a live lease");
         waiting.answer().expect("a key that came free");
     }
-    Ok(())
 }
 
 /// No namespace shows another's events.
-pub(super) fn events_of_another_namespace_are_not_told(g: &Fixture) -> CaseResult {
-    g.needs(TestCapability::TellsEvents)?;
+pub(super) fn events_of_another_namespace_are_not_told(g: &Fixture) {
     let (one, two) = (g.in_namespace("one"), g.in_namespace("two"));
     one.take("mine", "A");
     two.take("theirs", "B");
@@ -80,5 +72,4 @@ pub(super) fn events_of_another_namespace_are_not_told(g: &Fixture) -> CaseResul
     assert_eq!(keys(&one), ["mine", "mine-too"]);
     assert_eq!(keys(&two), ["theirs"]);
     assert!(one.events().iter().all(|event| event.namespace.as_str() == "one"));
-    Ok(())
 }

@@ -1,15 +1,8 @@
 //! Being asked to yield: the holder learns at its next renewal for whom and by when, and gets only the remainder.
 
-use fencehold_contract::AcquireLeaseRequest;
-use fencehold_core::EventData;
-use fencehold_core::lease::LeaseOutcome;
-use fencehold_test_store::TestCapability;
+use super::prelude::*;
 
-use super::super::CaseResult;
-use super::super::concurrent::PendingCall;
-use super::super::fixture::{Fixture, HeldLease, assert_lost, keys, owner, task, until};
-
-type PreemptCase = PendingCall<Result<HeldLease, fencehold_core::Refusal>>;
+type PreemptCase = PendingCall<Result<HeldLease, Refusal>>;
 
 fn contend(g: &Fixture, name: &str, priority: i16, yield_within_ms: u64) -> AcquireLeaseRequest {
     AcquireLeaseRequest { priority, preempt_within_ms: Some(yield_within_ms), ..g.ask_to_wait("k", name) }
@@ -27,8 +20,7 @@ fn asked_by(g: &Fixture) -> Option<String> {
 }
 
 /// The holder learns at its next renewal that it should yield, for whom and by when.
-pub(super) fn a_holder_learns_at_its_renewal_for_whom_and_by_when(g: &Fixture) -> CaseResult {
-    g.needs_preemption()?;
+pub(super) fn a_holder_learns_at_its_renewal_for_whom_and_by_when(g: &Fixture) {
     let within_ms = g.ttl_ms() * 2;
     let a = g.take("k", "A");
     assert_eq!(g.renew(&a).expect("a live lease").yield_request, None);
@@ -43,14 +35,10 @@ pub(super) fn a_holder_learns_at_its_renewal_for_whom_and_by_when(g: &Fixture) -
     let seen = holder.yield_request.expect("people see it too");
     assert_eq!(seen.contender, owner("B"));
     g.assert_ms("as people see it", seen.yield_in_ms, within_ms);
-    Ok(())
 }
 
 /// Renewals get only the remainder, and the lease ends at the yield time.
-pub(super) fn renewals_get_only_the_remainder_until_the_yield_time(g: &Fixture) -> CaseResult {
-    g.needs_preemption()?;
-    g.needs(TestCapability::MovesTime)?;
-    g.needs(TestCapability::StandsStill)?;
+pub(super) fn renewals_get_only_the_remainder_until_the_yield_time(g: &Fixture) {
     let (ttl_ms, within_ms) = (g.ttl_ms(), g.ttl_ms() * 3 / 2);
     let a = g.take("k", "A");
     let waiting = in_line(g, "B", 1, within_ms);
@@ -68,14 +56,10 @@ pub(super) fn renewals_get_only_the_remainder_until_the_yield_time(g: &Fixture) 
     let b = waiting.answer().expect("a key that came free");
     assert!(b.token > a.token);
     assert_eq!(g.ending_of(&a).map(|ending| ending.outcome), Some(LeaseOutcome::Yielded));
-    Ok(())
 }
 
 /// P4: what was acknowledged stands: a short notice does not end a lease before its deadline.
-pub(super) fn a_notice_never_shortens_what_was_acknowledged(g: &Fixture) -> CaseResult {
-    g.needs_preemption()?;
-    g.needs(TestCapability::MovesTime)?;
-    g.needs(TestCapability::StandsStill)?;
+pub(super) fn a_notice_never_shortens_what_was_acknowledged(g: &Fixture) {
     let a = g.take("k", "A");
     g.pass(g.ttl_ms() / 2);
     let waiting = in_line(g, "B", 1, 1);
@@ -89,12 +73,10 @@ pub(super) fn a_notice_never_shortens_what_was_acknowledged(g: &Fixture) -> Case
     g.pass(1);
     assert_lost(g.renew(&a), &a, LeaseOutcome::Yielded);
     waiting.answer().expect("a key that came free");
-    Ok(())
 }
 
 /// A holder that yields makes room at once.
-pub(super) fn a_holder_that_yields_makes_room_at_once(g: &Fixture) -> CaseResult {
-    g.needs_preemption()?;
+pub(super) fn a_holder_that_yields_makes_room_at_once(g: &Fixture) {
     let a = g.take("k", "A");
     let earlier = g.stand_in_line(g.ask_to_wait("k", "C"));
     let waiting = in_line(g, "B", 1, g.ttl_ms());
@@ -110,12 +92,10 @@ pub(super) fn a_holder_that_yields_makes_room_at_once(g: &Fixture) -> CaseResult
     );
     g.release(&b).expect("a live lease");
     earlier.answer().expect("the next in line");
-    Ok(())
 }
 
 /// Only a contender of higher priority may ask.
-pub(super) fn nobody_yields_to_an_equal_or_to_one_who_does_not_ask(g: &Fixture) -> CaseResult {
-    g.needs_preemption()?;
+pub(super) fn nobody_yields_to_an_equal_or_to_one_who_does_not_ask(g: &Fixture) {
     let a = g.take_with(AcquireLeaseRequest { priority: 3, ..g.ask("k", "A") });
     let _equal = in_line(g, "B", 3, 1_000);
     let _lower = in_line(g, "C", 2, 1_000);
@@ -123,13 +103,10 @@ pub(super) fn nobody_yields_to_an_equal_or_to_one_who_does_not_ask(g: &Fixture) 
     let renewal = g.renew(&a).expect("a live lease");
     assert_eq!((renewal.yield_request, renewal.remaining_ms), (None, g.ttl_ms()));
     assert_eq!(asked_by(g), None);
-    Ok(())
 }
 
 /// If the contender goes away, the notice is withdrawn and the holder may stay.
-pub(super) fn a_notice_is_withdrawn_when_its_contender_leaves(g: &Fixture) -> CaseResult {
-    g.needs_preemption()?;
-    g.needs(TestCapability::NoticesLeaving)?;
+pub(super) fn a_notice_is_withdrawn_when_its_contender_leaves(g: &Fixture) {
     let a = g.take("k", "A");
     let waiting = in_line(g, "B", 1, 1_000);
     assert_eq!(asked_by(g).as_deref(), Some("B"));
@@ -145,13 +122,10 @@ pub(super) fn a_notice_is_withdrawn_when_its_contender_leaves(g: &Fixture) -> Ca
             .expect("asked");
         assert_eq!(told[asked + 1..], [EventData::YieldWithdrawn { token: a.token }]);
     }
-    Ok(())
 }
 
 /// So too when the contender's time in line is up.
-pub(super) fn a_notice_is_withdrawn_when_its_contenders_time_is_up(g: &Fixture) -> CaseResult {
-    g.needs_preemption()?;
-    g.needs(TestCapability::MovesTime)?;
+pub(super) fn a_notice_is_withdrawn_when_its_contenders_time_is_up(g: &Fixture) {
     let a = g.take("k", "A");
     let wait_ms = g.ttl_ms() / 3;
     let waiting = g.stand_in_line(AcquireLeaseRequest { wait_ms, ..contend(g, "B", 1, 1_000) });
@@ -160,12 +134,10 @@ pub(super) fn a_notice_is_withdrawn_when_its_contenders_time_is_up(g: &Fixture) 
     assert!(waiting.answer().is_err());
     let renewal = g.renew(&a).expect("a live lease");
     assert_eq!((renewal.yield_request, renewal.remaining_ms), (None, g.ttl_ms()));
-    Ok(())
 }
 
 /// And when it asks again without waiting, which gives up its place in line.
-pub(super) fn a_notice_is_withdrawn_when_its_contender_no_longer_waits(g: &Fixture) -> CaseResult {
-    g.needs_preemption()?;
+pub(super) fn a_notice_is_withdrawn_when_its_contender_no_longer_waits(g: &Fixture) {
     let a = g.take("k", "A");
     let request = contend(g, "B", 1, 1_000);
     let waiting = g.stand_in_line(request.clone());
@@ -178,13 +150,10 @@ pub(super) fn a_notice_is_withdrawn_when_its_contender_no_longer_waits(g: &Fixtu
     drop(waiting);
     assert_eq!(asked_by(g), None);
     assert_eq!(g.renew(&a).map(|renewal| renewal.remaining_ms), Ok(g.ttl_ms()));
-    Ok(())
 }
 
 /// The highest of several contenders asks; when it goes, the next one does.
-pub(super) fn the_highest_contender_asks_and_then_the_next(g: &Fixture) -> CaseResult {
-    g.needs_preemption()?;
-    g.needs(TestCapability::NoticesLeaving)?;
+pub(super) fn the_highest_contender_asks_and_then_the_next(g: &Fixture) {
     g.take("k", "A");
     let _lower = in_line(g, "B", 2, g.ttl_ms());
     assert_eq!(asked_by(g).as_deref(), Some("B"));
@@ -194,14 +163,10 @@ pub(super) fn the_highest_contender_asks_and_then_the_next(g: &Fixture) -> CaseR
     assert_eq!(asked_by(g).as_deref(), Some("C"), "not its turn");
     higher.leave();
     until("the next one's turn", || asked_by(g).as_deref() == Some("D"));
-    Ok(())
 }
 
 /// The time to yield counts from when the contender came, also when its turn to ask comes later.
-pub(super) fn the_time_to_yield_counts_from_when_the_contender_came(g: &Fixture) -> CaseResult {
-    g.needs_preemption()?;
-    g.needs(TestCapability::NoticesLeaving)?;
-    g.needs(TestCapability::MovesTime)?;
+pub(super) fn the_time_to_yield_counts_from_when_the_contender_came(g: &Fixture) {
     let a = g.take_with(AcquireLeaseRequest { ttl_ms: g.ttl_ms() * 10, ..g.ask("k", "A") });
     let higher = in_line(g, "C", 7, g.ttl_ms() * 5);
     let _lower = in_line(g, "B", 2, g.ttl_ms() * 4);
@@ -216,12 +181,10 @@ pub(super) fn the_time_to_yield_counts_from_when_the_contender_came(g: &Fixture)
         .map(|asked| asked.yield_in_ms)
         .expect("a time to yield");
     g.assert_ms("the time to yield", yield_in_ms, g.ttl_ms() * 3);
-    Ok(())
 }
 
 /// A higher contender that comes later may ask for it sooner, but does not put off what was promised.
-pub(super) fn a_higher_contender_does_not_put_off_the_time_to_yield(g: &Fixture) -> CaseResult {
-    g.needs_preemption()?;
+pub(super) fn a_higher_contender_does_not_put_off_the_time_to_yield(g: &Fixture) {
     let a = g.take_with(AcquireLeaseRequest { ttl_ms: g.ttl_ms() * 10, ..g.ask("k", "A") });
     let yield_in_ms = || {
         g.renew(&a)
@@ -237,12 +200,10 @@ pub(super) fn a_higher_contender_does_not_put_off_the_time_to_yield(g: &Fixture)
     g.assert_ms("as the first was promised", yield_in_ms(), g.ttl_ms() * 4);
     let _hasty = in_line(g, "D", 7, g.ttl_ms() * 2);
     g.assert_ms("as the highest asks", yield_in_ms(), g.ttl_ms() * 2);
-    Ok(())
 }
 
 /// A contender for several keys asks on all of them, and its notices go when it has one.
-pub(super) fn a_contender_for_several_keys_asks_on_all_until_it_has_one(g: &Fixture) -> CaseResult {
-    g.needs_preemption()?;
+pub(super) fn a_contender_for_several_keys_asks_on_all_until_it_has_one(g: &Fixture) {
     let (k, l) = (g.take("k", "A"), g.take("l", "A"));
     let request = AcquireLeaseRequest { any_of: keys(&["k", "l"]), ..contend(g, "B", 1, g.ttl_ms()) };
     let waiting = g.stand_in_line(request);
@@ -251,13 +212,10 @@ pub(super) fn a_contender_for_several_keys_asks_on_all_until_it_has_one(g: &Fixt
     g.release(&l).expect("a live lease");
     waiting.answer().expect("a key that came free");
     assert_eq!(g.renew(&k).expect("a live lease").yield_request, None);
-    Ok(())
 }
 
 /// The time to yield is short: a holder that learned of it by its next renewal could have none left.
-pub(super) fn a_holder_hears_at_once_that_it_is_to_yield(g: &Fixture) -> CaseResult {
-    g.needs_preemption()?;
-    g.needs(TestCapability::TellsHolders)?;
+pub(super) fn a_holder_hears_at_once_that_it_is_to_yield(g: &Fixture) {
     let heard = g.hear_of_holds();
     for name in ["k/0", "k/1", "k/2"] {
         g.take(name, "A");
@@ -268,5 +226,4 @@ pub(super) fn a_holder_hears_at_once_that_it_is_to_yield(g: &Fixture) -> CaseRes
         heard.of(&g.call.namespace, name);
         waiting.leave();
     }
-    Ok(())
 }

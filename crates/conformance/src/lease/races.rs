@@ -1,21 +1,15 @@
 //! Many at once, started by a barrier: no matter who comes first, the rules hold.
 
 use std::sync::Mutex;
-use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::atomic::AtomicU64;
+use std::sync::atomic::Ordering;
 
-use fencehold_contract::{AcquireLeaseRequest, RevokeTarget};
-use fencehold_core::Refusal;
-use fencehold_core::lease::LeaseOutcome;
-use fencehold_test_store::TestCapability;
-
-use super::super::CaseResult;
-use super::super::concurrent::at_once;
-use super::super::fixture::{Fixture, HeldLease, assert_held_by, assert_lost, key, keys, until};
+use super::prelude::*;
 
 const CONTENDERS: usize = 12;
 
 /// R02: many reclaim the same dead lease: exactly one wins, and every loser sees the winner.
-pub(super) fn a_dead_lease_is_reclaimed_exactly_once(g: &Fixture) -> CaseResult {
+pub(super) fn a_dead_lease_is_reclaimed_exactly_once(g: &Fixture) {
     for round in 0..g.test_store.rounds() {
         let name = format!("k/{round}");
         let dead = g.take_and_run_out(&name, "A");
@@ -29,32 +23,29 @@ pub(super) fn a_dead_lease_is_reclaimed_exactly_once(g: &Fixture) -> CaseResult 
         }
         assert_eq!(g.view(&name).expect("a held key").endings.len(), 1, "the dead lease ended once");
     }
-    Ok(())
 }
 
 /// R02: a key that was never held is taken exactly once.
-pub(super) fn a_new_key_is_taken_exactly_once(g: &Fixture) -> CaseResult {
+pub(super) fn a_new_key_is_taken_exactly_once(g: &Fixture) {
     for round in 0..g.test_store.rounds() {
         let name = format!("k/{round}");
         let answers = at_once(CONTENDERS, |nth| g.try_take(&name, &format!("contender-{nth}")));
         assert_eq!(answers.iter().filter(|answer| answer.is_ok()).count(), 1);
     }
-    Ok(())
 }
 
 /// R13: the same request sent many times at once gets one lease.
-pub(super) fn the_same_request_many_times_at_once_gets_one_lease(g: &Fixture) -> CaseResult {
+pub(super) fn the_same_request_many_times_at_once_gets_one_lease(g: &Fixture) {
     for round in 0..g.test_store.rounds() {
         let request = AcquireLeaseRequest { hold_id_age_ms: 1, ..g.ask(&format!("k/{round}"), "A") };
         let held = at_once(CONTENDERS, |_| g.take_with(request.clone()));
         assert!(held.iter().all(|again| again.token == held[0].token));
         assert_eq!(held.iter().filter(|again| !again.resumed).count(), 1, "one grant, the others told of it");
     }
-    Ok(())
 }
 
 /// R04, R11: renewals and a revocation at once: whatever the order, the lease is over afterwards.
-pub(super) fn a_revocation_beats_renewals_under_way(g: &Fixture) -> CaseResult {
+pub(super) fn a_revocation_beats_renewals_under_way(g: &Fixture) {
     for round in 0..g.test_store.rounds() {
         let name = format!("k/{round}");
         let a = g.take(&name, "A");
@@ -62,20 +53,16 @@ pub(super) fn a_revocation_beats_renewals_under_way(g: &Fixture) -> CaseResult {
             if nth == 0 {
                 g.revoke_key(&name);
             } else if let Err(refusal) = g.renew(&a) {
-                assert!(
-                    matches!(refusal, Refusal::Lost { outcome: Some(LeaseOutcome::Revoked), .. }),
-                    "{refusal}"
-                );
+                assert_matches!(refusal, Refusal::Lost { outcome: Some(LeaseOutcome::Revoked), .. });
             }
         });
         assert_eq!(g.holder(&name), None);
         assert_lost(g.renew(&a), &a, LeaseOutcome::Revoked);
     }
-    Ok(())
 }
 
 /// R12: a release and the holder's own heartbeats at once: it stays released.
-pub(super) fn a_release_beats_heartbeats_under_way(g: &Fixture) -> CaseResult {
+pub(super) fn a_release_beats_heartbeats_under_way(g: &Fixture) {
     for round in 0..g.test_store.rounds() {
         let name = format!("k/{round}");
         let a = g.take(&name, "A");
@@ -83,20 +70,16 @@ pub(super) fn a_release_beats_heartbeats_under_way(g: &Fixture) -> CaseResult {
             if nth == 0 {
                 assert_eq!(g.release(&a), Ok(a.token));
             } else if let Err(refusal) = g.renew(&a) {
-                assert!(
-                    matches!(refusal, Refusal::Lost { outcome: Some(LeaseOutcome::Released), .. }),
-                    "{refusal}"
-                );
+                assert_matches!(refusal, Refusal::Lost { outcome: Some(LeaseOutcome::Released), .. });
             }
         });
         assert_eq!(g.holder(&name), None);
         assert_lost(g.renew(&a), &a, LeaseOutcome::Released);
     }
-    Ok(())
 }
 
 /// R01: a stale release and a newcomer at once: the newcomer keeps what it got.
-pub(super) fn a_stale_release_never_hits_a_newcomer(g: &Fixture) -> CaseResult {
+pub(super) fn a_stale_release_never_hits_a_newcomer(g: &Fixture) {
     for round in 0..g.test_store.rounds() {
         let name = format!("k/{round}");
         let a = g.take_and_run_out(&name, "A");
@@ -111,11 +94,10 @@ pub(super) fn a_stale_release_never_hits_a_newcomer(g: &Fixture) -> CaseResult {
         let b = taken.into_iter().flatten().next().expect("a newcomer");
         g.renew(&b).expect("untouched");
     }
-    Ok(())
 }
 
 /// P9: two operators revoke at once: the hold ends once, and each token is consumed once.
-pub(super) fn two_revocations_at_once_end_one_hold(g: &Fixture) -> CaseResult {
+pub(super) fn two_revocations_at_once_end_one_hold(g: &Fixture) {
     for round in 0..g.test_store.rounds() {
         let name = format!("k/{round}");
         let a = g.take(&name, "A");
@@ -124,13 +106,10 @@ pub(super) fn two_revocations_at_once_end_one_hold(g: &Fixture) -> CaseResult {
         assert_eq!(answers.iter().filter(|answer| answer.is_ok()).count(), 1);
         assert_eq!(g.view(&name).expect("a key that was held").endings.len(), 1);
     }
-    Ok(())
 }
 
 /// R14: a waiter gives up just when the key comes free: it has the lease, or no one has.
-pub(super) fn one_that_gives_up_leaves_no_orphan(g: &Fixture) -> CaseResult {
-    g.needs_wait_queue()?;
-    g.needs(TestCapability::NoticesLeaving)?;
+pub(super) fn one_that_gives_up_leaves_no_orphan(g: &Fixture) {
     for round in 0..2 * g.test_store.rounds() {
         let name = format!("k/{round}");
         let a = g.take(&name, "A");
@@ -152,12 +131,10 @@ pub(super) fn one_that_gives_up_leaves_no_orphan(g: &Fixture) -> CaseResult {
             None => until("a key without an orphan", || g.holder(&name).is_none()),
         }
     }
-    Ok(())
 }
 
 /// P1, P2: many take and give back few keys, waiting for them: never two holders of one, and tokens only grow.
-pub(super) fn few_keys_pass_through_many_hands_one_at_a_time(g: &Fixture) -> CaseResult {
-    g.needs_wait_queue()?;
+pub(super) fn few_keys_pass_through_many_hands_one_at_a_time(g: &Fixture) {
     // Per key: whether someone holds it, and the newest token that a holder has seen.
     let inside = [const { AtomicU64::new(0) }; 2];
     let newest = [const { AtomicU64::new(0) }; 2];
@@ -177,5 +154,4 @@ pub(super) fn few_keys_pass_through_many_hands_one_at_a_time(g: &Fixture) -> Cas
         }
     });
     assert_eq!((g.holder("k/0"), g.holder("k/1")), (None, None));
-    Ok(())
 }

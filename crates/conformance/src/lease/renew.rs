@@ -1,20 +1,12 @@
 //! Renewal is only renewal: it keeps token and ttl, revives nothing, and says at once which it was.
 
-use fencehold_contract::AcquireLeaseRequest;
-use fencehold_core::lease::LeaseOutcome;
-use fencehold_core::{EventData, Refusal};
-use fencehold_test_store::TestCapability;
-
-use super::super::CaseResult;
-use super::super::fixture::{Fixture, HeldLease, assert_held_by, assert_lost};
+use super::prelude::*;
 
 /// P3.
-pub(super) fn a_renewal_keeps_token_and_ttl(g: &Fixture) -> CaseResult {
+pub(super) fn a_renewal_keeps_token_and_ttl(g: &Fixture) {
     let a = g.take("k", "A");
     for _ in 0..4 {
-        if g.has(TestCapability::MovesTime) {
-            g.pass(g.ttl_ms() * 2 / 3);
-        }
+        g.pass_if_it_can(g.ttl_ms() * 2 / 3);
         let renewal = g.renew(&a).expect("a live lease");
         assert_eq!((renewal.token, renewal.remaining_ms), (a.token, g.ttl_ms()));
         assert_eq!(renewal.yield_request, None);
@@ -23,11 +15,10 @@ pub(super) fn a_renewal_keeps_token_and_ttl(g: &Fixture) -> CaseResult {
     assert_eq!(view.token, a.token);
     assert_eq!(view.holder.map(|holder| holder.ttl_ms), Some(g.ttl_ms()));
     assert_held_by(g.try_take("k", "B"), &a);
-    Ok(())
 }
 
 /// Many holds in one call, one answer for each, in the order in which they were named.
-pub(super) fn many_renewals_are_answered_each_and_in_order(g: &Fixture) -> CaseResult {
+pub(super) fn many_renewals_are_answered_each_and_in_order(g: &Fixture) {
     let superseded = g.take_and_run_out("superseded", "A");
     let newer = g.take("superseded", "B");
     let live = g.take("live", "A");
@@ -49,11 +40,10 @@ pub(super) fn many_renewals_are_answered_each_and_in_order(g: &Fixture) -> CaseR
     assert_eq!(next().map(|renewal| renewal.token), Ok(live.token));
     assert!(answers.next().is_none(), "and no more");
     assert_eq!(g.renew_many(&[]), []);
-    Ok(())
 }
 
 /// R12: a heartbeat that arrives after its holder's own release.
-pub(super) fn a_renewal_never_revives_a_released_lease(g: &Fixture) -> CaseResult {
+pub(super) fn a_renewal_never_revives_a_released_lease(g: &Fixture) {
     let a = g.take("k", "A");
     g.release(&a).expect("a live lease");
     assert_lost(g.renew(&a), &a, LeaseOutcome::Released);
@@ -61,54 +51,39 @@ pub(super) fn a_renewal_never_revives_a_released_lease(g: &Fixture) -> CaseResul
     let b = g.take("k", "B");
     assert_lost(g.renew(&a), &a, LeaseOutcome::Released);
     assert_held_by(g.try_take("k", "C"), &b);
-    Ok(())
 }
 
 /// P3: too late is too late, although no one has taken the key yet.
-pub(super) fn a_renewal_never_revives_an_expired_lease(g: &Fixture) -> CaseResult {
+pub(super) fn a_renewal_never_revives_an_expired_lease(g: &Fixture) {
     let a = g.take_and_run_out("k", "A");
     assert_lost(g.renew(&a), &a, LeaseOutcome::Expired);
     assert_eq!(g.holder("k"), None);
     assert_eq!(g.ending_of(&a).map(|ending| ending.outcome), Some(LeaseOutcome::Expired));
     assert_lost(g.renew(&a), &a, LeaseOutcome::Expired);
-    Ok(())
 }
 
 /// R04, R11: a renewal that was under way when an operator revoked lands after it.
-pub(super) fn a_renewal_never_revives_a_revoked_lease(g: &Fixture) -> CaseResult {
+pub(super) fn a_renewal_never_revives_a_revoked_lease(g: &Fixture) {
     let a = g.take("k", "A");
     g.renew(&a).expect("a live lease");
     let revoked = g.revoke_key("k").revoked;
     assert_lost(g.renew(&a), &a, LeaseOutcome::Revoked);
     assert_eq!(g.holder("k"), None);
-    match g.renew(&a) {
-        Err(Refusal::Lost { current_token: current, .. }) => {
-            assert!(current >= revoked.consumed_token, "fences learn the new token");
-        }
-        other => panic!("{other:?}"),
-    }
-    Ok(())
+    // Fences learn the new token.
+    assert_matches!(g.renew(&a), Err(Refusal::Lost { current_token, .. }) if current_token >= revoked.consumed_token);
 }
 
 /// R08: the delayed renewal of a former holder takes nothing back.
-pub(super) fn a_late_renewal_steals_nothing_back(g: &Fixture) -> CaseResult {
+pub(super) fn a_late_renewal_steals_nothing_back(g: &Fixture) {
     let a = g.take_and_run_out("k", "A");
     let b = g.take("k", "B");
-    match g.renew(&a) {
-        Err(Refusal::Lost {
-            token, outcome: Some(LeaseOutcome::Expired), current_token: current, ..
-        }) => {
-            assert_eq!((token, current), (a.token, b.token));
-        }
-        other => panic!("{other:?}"),
-    }
+    assert_superseded(g.renew(&a), &a, &b);
     assert_eq!(g.holder_name("k").as_deref(), Some("B"));
     g.renew(&b).expect("untouched");
-    Ok(())
 }
 
 /// P5: token and hold id must both be the holder's.
-pub(super) fn a_renewal_needs_the_holders_own_id_and_token(g: &Fixture) -> CaseResult {
+pub(super) fn a_renewal_needs_the_holders_own_id_and_token(g: &Fixture) {
     let earlier = g.take("k", "A");
     g.release(&earlier).expect("a live lease");
     let a = g.take("k", "A");
@@ -116,19 +91,15 @@ pub(super) fn a_renewal_needs_the_holders_own_id_and_token(g: &Fixture) -> CaseR
     let right_token_wrong_id = HeldLease { request: other.request.clone(), ..a.clone() };
     assert_eq!(g.renew(&right_token_wrong_id), Err(Refusal::WrongHoldId { token: a.token }));
     let right_id_older_token = HeldLease { token: earlier.token, ..a.clone() };
-    match g.renew(&right_id_older_token) {
-        Err(Refusal::Lost { token, current_token: current, .. }) => {
-            assert_eq!((token, current), (earlier.token, a.token));
-        }
-        other => panic!("{other:?}"),
-    }
+    let refused = g.renew(&right_id_older_token);
+    let tokens =
+        assert_matches!(refused, Err(Refusal::Lost { token, current_token, .. }) => (token, current_token));
+    assert_eq!(tokens, (earlier.token, a.token));
     g.renew(&a).expect("the holder itself");
-    Ok(())
 }
 
 /// R03: the sweep picked a lease; its holder renewed in time; the sweep acts.
-pub(super) fn a_sweep_never_ends_a_lease_that_was_renewed_in_time(g: &Fixture) -> CaseResult {
-    g.needs(TestCapability::MovesTime)?;
+pub(super) fn a_sweep_never_ends_a_lease_that_was_renewed_in_time(g: &Fixture) {
     let a = g.take("k", "A");
     let slack_ms = if g.has(TestCapability::StandsStill) { 1 } else { g.ttl_ms() / 3 };
     for _ in 0..3 {
@@ -140,12 +111,10 @@ pub(super) fn a_sweep_never_ends_a_lease_that_was_renewed_in_time(g: &Fixture) -
         assert_held_by(g.try_take("k", "B"), &a);
         g.renew(&a).expect("a lease that lives on");
     }
-    Ok(())
 }
 
 /// R05: an old note that a key is due does nothing to the lease that came after.
-pub(super) fn a_stale_sweep_leaves_the_next_holder_alone(g: &Fixture) -> CaseResult {
-    g.needs(TestCapability::MovesTime)?;
+pub(super) fn a_stale_sweep_leaves_the_next_holder_alone(g: &Fixture) {
     let long = |owner: &str| AcquireLeaseRequest { ttl_ms: g.ttl_ms() * 3, ..g.ask("k", owner) };
     let a = g.take("k", "A");
     g.pass(g.ttl_ms() / 2);
@@ -159,12 +128,10 @@ pub(super) fn a_stale_sweep_leaves_the_next_holder_alone(g: &Fixture) -> CaseRes
         g.renew(&b).expect("untouched");
     }
     assert_eq!(g.view("k").expect("a held key").endings.len(), 1, "only A's hold has ended");
-    Ok(())
 }
 
 /// A holder that acts too late is refused, and that is on record.
-pub(super) fn a_stale_renewal_is_recorded(g: &Fixture) -> CaseResult {
-    g.needs(TestCapability::TellsEvents)?;
+pub(super) fn a_stale_renewal_is_recorded(g: &Fixture) {
     let a = g.take_and_run_out("k", "A");
     let b = g.take("k", "B");
     assert!(g.renew(&a).is_err());
@@ -175,5 +142,4 @@ pub(super) fn a_stale_renewal_is_recorded(g: &Fixture) -> CaseResult {
         _ => None,
     });
     assert_eq!(blocked, Some((a.token, b.token, Some(LeaseOutcome::Expired))));
-    Ok(())
 }

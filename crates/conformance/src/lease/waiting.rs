@@ -1,17 +1,9 @@
 //! The line: first come, first served; no one passes it; no waiter is granted anything after its time.
 
-use fencehold_contract::{AcquireLeaseRequest, StoreError};
-use fencehold_core::Refusal;
-use fencehold_core::lease::LeaseOutcome;
-use fencehold_core::limits::HISTORY_MAX;
-use fencehold_test_store::TestCapability;
-
-use super::super::CaseResult;
-use super::super::fixture::{Fixture, assert_ended, assert_held_by, keys, until};
+use super::prelude::*;
 
 /// A key that is given back goes to one who waits, at once and without being asked again.
-pub(super) fn a_released_key_goes_to_one_who_waits(g: &Fixture) -> CaseResult {
-    g.needs_wait_queue()?;
+pub(super) fn a_released_key_goes_to_one_who_waits(g: &Fixture) {
     let a = g.take("k", "A");
     let waiting = g.stand_in_line(g.ask_to_wait("k", "B"));
     assert_held_by(g.try_take("k", "C"), &a);
@@ -21,13 +13,10 @@ pub(super) fn a_released_key_goes_to_one_who_waits(g: &Fixture) -> CaseResult {
     assert_eq!((b.remaining_ms, b.resumed), (g.ttl_ms(), false));
     assert_eq!(g.holder_name("k").as_deref(), Some("B"));
     assert_eq!(g.waiters("k"), 0);
-    Ok(())
 }
 
 /// P4: so does one whose holder has died, within a second of its deadline, without a request.
-pub(super) fn a_key_that_runs_out_goes_to_one_who_waits(g: &Fixture) -> CaseResult {
-    g.needs_wait_queue()?;
-    g.needs(TestCapability::MovesTime)?;
+pub(super) fn a_key_that_runs_out_goes_to_one_who_waits(g: &Fixture) {
     let a = g.take("k", "A");
     let waiting = g.stand_in_line(g.ask_to_wait("k", "B"));
     g.pass(g.ttl_ms());
@@ -35,34 +24,27 @@ pub(super) fn a_key_that_runs_out_goes_to_one_who_waits(g: &Fixture) -> CaseResu
     let b = waiting.answer().expect("a key that came free");
     assert!(b.token > a.token);
     assert_eq!(g.ending_of(&a).map(|ending| ending.outcome), Some(LeaseOutcome::Expired));
-    Ok(())
 }
 
 /// First come, first served.
-pub(super) fn those_in_line_are_served_in_order(g: &Fixture) -> CaseResult {
-    g.needs_fair_queue()?;
+pub(super) fn those_in_line_are_served_in_order(g: &Fixture) {
     let mut holder = g.take("k", "A");
     let names: Vec<String> = (0..3 * HISTORY_MAX).map(|nth| format!("waiter-{nth}")).collect();
     // Behind so many that the key's history has long forgotten what ended before them.
     let waiting: Vec<_> = names.iter().map(|name| g.stand_in_line(g.ask_to_wait("k", name))).collect();
     assert_eq!(g.waiters("k"), names.len() as u64);
     for (name, waiting) in names.iter().zip(waiting) {
-        if g.has(TestCapability::MovesTime) {
-            g.pass(10);
-        }
+        g.pass_if_it_can(10);
         g.release(&holder).expect("a live lease");
         let next = waiting.answer().unwrap_or_else(|refusal| panic!("{name}: {refusal}"));
         assert_eq!(g.holder_name("k").as_ref(), Some(name));
         assert!(next.token > holder.token);
         holder = next;
     }
-    Ok(())
 }
 
 /// The answer says how long the request stood in line, so that its holder can count from before it asked.
-pub(super) fn a_grant_says_how_long_the_request_stood_in_line(g: &Fixture) -> CaseResult {
-    g.needs_wait_queue()?;
-    g.needs(TestCapability::MovesTime)?;
+pub(super) fn a_grant_says_how_long_the_request_stood_in_line(g: &Fixture) {
     let a = g.take("k", "A");
     let waiting = g.start_raw(g.ask_to_wait("k", "B"));
     until("standing in line", || g.waiters("k") == 1);
@@ -74,12 +56,10 @@ pub(super) fn a_grant_says_how_long_the_request_stood_in_line(g: &Fixture) -> Ca
     let waited_ms = acquired.waited_ms;
     assert!((stood_ms..stood_ms + g.ttl_ms() / 3).contains(&waited_ms), "{waited_ms} ms, not {stood_ms} ms");
     assert_eq!(acquired.grant.remaining_ms, g.ttl_ms(), "a full ttl from the grant");
-    Ok(())
 }
 
 /// `try` never passes those in line: the key of a dead holder is theirs.
-pub(super) fn a_try_never_passes_those_in_line(g: &Fixture) -> CaseResult {
-    g.needs_fair_queue()?;
+pub(super) fn a_try_never_passes_those_in_line(g: &Fixture) {
     let a = g.take("k", "A");
     let waiting = g.stand_in_line(g.ask_to_wait("k", "B"));
     g.run_out("k");
@@ -88,13 +68,10 @@ pub(super) fn a_try_never_passes_those_in_line(g: &Fixture) -> CaseResult {
     let b = waiting.answer().expect("a key that came free");
     assert!(b.token > a.token);
     assert_held_by(tried, &b);
-    Ok(())
 }
 
 /// R19: one whose own time is up is not granted what comes free afterwards.
-pub(super) fn a_waiter_whose_time_is_up_is_never_granted(g: &Fixture) -> CaseResult {
-    g.needs_wait_queue()?;
-    g.needs(TestCapability::MovesTime)?;
+pub(super) fn a_waiter_whose_time_is_up_is_never_granted(g: &Fixture) {
     let a = g.take("k", "A");
     let wait_ms = g.ttl_ms() / 3;
     let short = g.stand_in_line(AcquireLeaseRequest { wait_ms, ..g.ask("k", "B") });
@@ -102,20 +79,13 @@ pub(super) fn a_waiter_whose_time_is_up_is_never_granted(g: &Fixture) -> CaseRes
     g.pass(wait_ms);
     g.release(&a).expect("a live lease");
     let c = patient.answer().expect("a key that came free");
-    match short.answer() {
-        Err(Refusal::Held { .. }) => {}
-        other => panic!("its time was up: {:?}", other.map(|held| held.token)),
-    }
+    assert_matches!(short.answer(), Err(Refusal::Held { .. }), "its time was up");
     assert!(c.token > a.token);
     assert_eq!(g.holder_name("k").as_deref(), Some("C"));
-    Ok(())
 }
 
 /// R19: to the millisecond: granted one before its time is up, refused when it is.
-pub(super) fn a_waiter_is_granted_until_its_time_is_up_and_not_at_it(g: &Fixture) -> CaseResult {
-    g.needs_wait_queue()?;
-    g.needs(TestCapability::MovesTime)?;
-    g.needs(TestCapability::StandsStill)?;
+pub(super) fn a_waiter_is_granted_until_its_time_is_up_and_not_at_it(g: &Fixture) {
     let wait_ms = g.ttl_ms() / 2;
     for (early_ms, granted) in [(1, true), (0, false)] {
         let name = format!("k{early_ms}");
@@ -126,26 +96,19 @@ pub(super) fn a_waiter_is_granted_until_its_time_is_up_and_not_at_it(g: &Fixture
         assert_eq!(waiting.answer().is_ok(), granted, "{early_ms} ms before its time is up");
         assert_eq!(g.holder(&name).is_some(), granted);
     }
-    Ok(())
 }
 
 /// R19: at the moment at which both the lease and the waiter's time are over, the waiter goes home.
-pub(super) fn a_waiter_whose_time_ends_with_the_lease_is_refused(g: &Fixture) -> CaseResult {
-    g.needs_wait_queue()?;
-    g.needs(TestCapability::MovesTime)?;
-    g.needs(TestCapability::StandsStill)?;
+pub(super) fn a_waiter_whose_time_ends_with_the_lease_is_refused(g: &Fixture) {
     g.take("k", "A");
     let waiting = g.stand_in_line(AcquireLeaseRequest { wait_ms: g.ttl_ms(), ..g.ask("k", "B") });
     g.pass(g.ttl_ms() + 1_000);
     assert!(waiting.answer().is_err());
     assert_eq!(g.holder("k"), None);
-    Ok(())
 }
 
 /// A waiter must stay to keep its place: one that goes leaves the line.
-pub(super) fn one_that_leaves_the_line_is_passed_over(g: &Fixture) -> CaseResult {
-    g.needs_wait_queue()?;
-    g.needs(TestCapability::NoticesLeaving)?;
+pub(super) fn one_that_leaves_the_line_is_passed_over(g: &Fixture) {
     let a = g.take("k", "A");
     let gone = g.stand_in_line(g.ask_to_wait("k", "B"));
     let stays = g.stand_in_line(g.ask_to_wait("k", "C"));
@@ -155,13 +118,10 @@ pub(super) fn one_that_leaves_the_line_is_passed_over(g: &Fixture) -> CaseResult
     stays.answer().expect("a key that came free");
     assert_eq!(g.holder_name("k").as_deref(), Some("C"));
     assert_eq!(g.view("k").expect("a held key").endings.len(), 1, "no one was granted it in between");
-    Ok(())
 }
 
 /// R14: the grant commits, and the one who waited for it is not there any more.
-pub(super) fn a_grant_that_nobody_picks_up_is_freed_at_once(g: &Fixture) -> CaseResult {
-    g.needs_wait_queue()?;
-    g.needs(TestCapability::NoticesLeaving)?;
+pub(super) fn a_grant_that_nobody_picks_up_is_freed_at_once(g: &Fixture) {
     let a = g.take("k", "A");
     let waiting = g.stand_in_line(g.ask_to_wait("k", "B"));
     waiting.freeze();
@@ -175,13 +135,10 @@ pub(super) fn a_grant_that_nobody_picks_up_is_freed_at_once(g: &Fixture) -> Case
     assert!(matches!(late.outcome, LeaseOutcome::Abandoned | LeaseOutcome::Released), "{}", late.outcome);
     let c = g.take("k", "C");
     assert!(c.token > late.token);
-    Ok(())
 }
 
 /// R14, R13: the hold id of a grant whose caller had gone has had its lease.
-pub(super) fn the_hold_id_of_a_grant_that_nobody_picked_up_has_ended(g: &Fixture) -> CaseResult {
-    g.needs_wait_queue()?;
-    g.needs(TestCapability::NoticesLeaving)?;
+pub(super) fn the_hold_id_of_a_grant_that_nobody_picked_up_has_ended(g: &Fixture) {
     let a = g.take("k", "A");
     let request = g.ask_to_wait("k", "B");
     let waiting = g.stand_in_line(request.clone());
@@ -190,16 +147,12 @@ pub(super) fn the_hold_id_of_a_grant_that_nobody_picked_up_has_ended(g: &Fixture
     until("the late grant", || g.holder_name("k").as_deref() == Some("B"));
     drop(waiting);
     until("a key that is free again", || g.holder("k").is_none());
-    match g.try_with(AcquireLeaseRequest { hold_id_age_ms: 1, wait_ms: 0, ..request }) {
-        Err(Refusal::HoldIdUsed { .. }) => Ok(()),
-        other => panic!("{:?}", other.map(|held| held.token)),
-    }
+    let again = g.try_with(AcquireLeaseRequest { hold_id_age_ms: 1, wait_ms: 0, ..request });
+    assert_matches!(again, Err(Refusal::HoldIdUsed { .. }));
 }
 
 /// P7: the same request again, while the first still stands in line, takes its place.
-pub(super) fn the_same_request_again_keeps_its_place_in_line(g: &Fixture) -> CaseResult {
-    g.needs_fair_queue()?;
-    g.needs(TestCapability::MovesTime)?;
+pub(super) fn the_same_request_again_keeps_its_place_in_line(g: &Fixture) {
     let a = g.take("k", "A");
     let request = g.ask_to_wait("k", "B");
     let first = g.start_raw(request.clone());
@@ -208,23 +161,17 @@ pub(super) fn the_same_request_again_keeps_its_place_in_line(g: &Fixture) -> Cas
     let behind = g.stand_in_line(g.ask_to_wait("k", "C"));
     g.pass(10);
     let again = g.start(AcquireLeaseRequest { hold_id_age_ms: 20, ..request });
-    match first.answer() {
-        Err(StoreError::Unavailable { .. }) => {}
-        other => panic!("the earlier sending got {other:?}"),
-    }
+    assert_matches!(first.answer(), Err(StoreError::Unavailable { .. }), "the earlier sending got");
     assert_eq!(g.waiters("k"), 2, "it stands in line once");
     g.release(&a).expect("a live lease");
     let b = again.answer().expect("a key that came free");
     assert_eq!(g.holder_name("k").as_deref(), Some("B"));
     g.release(&b).expect("a live lease");
     behind.answer().expect("the next in line");
-    Ok(())
 }
 
 /// P7, R13: nor is one that asks again taken for one that has ended, however many were served meanwhile.
-pub(super) fn one_that_asks_again_in_a_long_line_is_served(g: &Fixture) -> CaseResult {
-    g.needs_fair_queue()?;
-    g.needs(TestCapability::MovesTime)?;
+pub(super) fn one_that_asks_again_in_a_long_line_is_served(g: &Fixture) {
     let mut holder = g.take("k", "A");
     let ahead: Vec<_> = (0..2 * HISTORY_MAX).map(|_| g.stand_in_line(g.ask_to_wait("k", "B"))).collect();
     let request = g.ask_to_wait("k", "C");
@@ -247,12 +194,10 @@ pub(super) fn one_that_asks_again_in_a_long_line_is_served(g: &Fixture) -> CaseR
     g.release(&holder).expect("a live lease");
     let c = again.expect("the later sending").answer().expect("the last in line");
     assert_eq!(c.request.owner.as_str(), "C");
-    Ok(())
 }
 
 /// One that stood in line at a server that has gone takes that time along.
-pub(super) fn time_stood_in_line_elsewhere_counts(g: &Fixture) -> CaseResult {
-    g.needs_fair_queue()?;
+pub(super) fn time_stood_in_line_elsewhere_counts(g: &Fixture) {
     let a = g.take("k", "A");
     let newcomer = g.stand_in_line(g.ask_to_wait("k", "B"));
     let veteran = g.stand_in_line(AcquireLeaseRequest { waited_before_ms: 5_000, ..g.ask_to_wait("k", "C") });
@@ -261,29 +206,23 @@ pub(super) fn time_stood_in_line_elsewhere_counts(g: &Fixture) -> CaseResult {
     assert_eq!(g.holder_name("k").as_deref(), Some("C"));
     g.release(&c).expect("a live lease");
     newcomer.answer().expect("the next in line");
-    Ok(())
 }
 
 /// A claim to have stood in line for ever is no harm to the store.
-pub(super) fn an_absurd_time_in_line_is_harmless(g: &Fixture) -> CaseResult {
-    g.needs_wait_queue()?;
+pub(super) fn an_absurd_time_in_line_is_harmless(g: &Fixture) {
     let a = g.take("k", "A");
     let request = AcquireLeaseRequest { waited_before_ms: u64::MAX, ..g.ask_to_wait("k", "B") };
     let first = g.start_raw(request.clone());
     until("standing in line", || g.waiters("k") == 1);
-    if g.has(TestCapability::MovesTime) {
-        g.pass(10);
-    }
+    g.pass_if_it_can(10);
     let again = g.start(AcquireLeaseRequest { hold_id_age_ms: 10, ..request });
     assert!(first.answer().is_err());
     g.release(&a).expect("a live lease");
     again.answer().expect("a key that came free");
-    Ok(())
 }
 
 /// Higher rank stands further ahead; within one rank the order of arrival counts.
-pub(super) fn higher_priority_stands_further_ahead(g: &Fixture) -> CaseResult {
-    g.needs_fair_queue()?;
+pub(super) fn higher_priority_stands_further_ahead(g: &Fixture) {
     let mut holder = g.take("k", "A");
     let ranks = [("low", -5), ("first", 0), ("high", 9), ("second", 0)];
     let waiting = ranks.map(|(name, priority)| {
@@ -296,12 +235,10 @@ pub(super) fn higher_priority_stands_further_ahead(g: &Fixture) -> CaseResult {
         holder = waiting.remove(at).1.answer().expect("a key that came free");
         assert_eq!(g.holder_name("k").as_deref(), Some(expected));
     }
-    Ok(())
 }
 
 /// R13: a waiter that asks again after it was granted learns of the lease that it has.
-pub(super) fn a_waiter_that_asks_again_after_its_grant_has_its_lease(g: &Fixture) -> CaseResult {
-    g.needs_wait_queue()?;
+pub(super) fn a_waiter_that_asks_again_after_its_grant_has_its_lease(g: &Fixture) {
     let a = g.take("k", "A");
     let request = g.ask_to_wait("k", "B");
     let waiting = g.stand_in_line(request.clone());
@@ -315,12 +252,10 @@ pub(super) fn a_waiter_that_asks_again_after_its_grant_has_its_lease(g: &Fixture
         &b,
         LeaseOutcome::Released,
     );
-    Ok(())
 }
 
 /// A waiter for several keys leaves all the lines with its first grant.
-pub(super) fn a_waiter_for_several_keys_leaves_every_line_with_its_grant(g: &Fixture) -> CaseResult {
-    g.needs_wait_queue()?;
+pub(super) fn a_waiter_for_several_keys_leaves_every_line_with_its_grant(g: &Fixture) {
     let (one, two) = (g.take("one", "A"), g.take("two", "A"));
     let any = AcquireLeaseRequest { any_of: keys(&["one", "two"]), ..g.ask_to_wait("one", "B") };
     let waiting = g.stand_in_line(any);
@@ -330,5 +265,4 @@ pub(super) fn a_waiter_for_several_keys_leaves_every_line_with_its_grant(g: &Fix
     assert_eq!((g.waiters("one"), g.waiters("two")), (0, 0));
     g.release(&one).expect("a live lease");
     assert_eq!(g.holder("one"), None, "it was granted one key, not two");
-    Ok(())
 }

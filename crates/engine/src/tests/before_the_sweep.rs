@@ -1,5 +1,6 @@
 //! What has run out, but has not been noticed yet: requests that come before the sweep must be decided as if it had.
 
+use fencehold_conformance::assert_matches;
 use fencehold_contract::StoreError;
 use fencehold_contract::operation::{StoreRequest, StoreResponse};
 use fencehold_core::Refusal;
@@ -7,14 +8,6 @@ use fencehold_core::lease::LeaseOutcome;
 
 use super::super::state::ResponseBody;
 use super::{OutgoingResponse, TTL_MS, TestEngine, Ticket, request};
-
-fn in_line(rig: &mut TestEngine, nth: u64, wait_ms: u64) -> Ticket {
-    let mut waiter = request("k", nth);
-    waiter.wait_ms = wait_ms;
-    let ticket = rig.send(StoreRequest::Acquire(waiter));
-    assert!(rig.engine.take_batch(true).1.is_empty());
-    ticket
-}
 
 fn answer_to(answers: &[OutgoingResponse], ticket: Ticket) -> &Result<StoreResponse, StoreError> {
     let answered = answers.iter().find(|answered| answered.ticket == ticket);
@@ -29,8 +22,8 @@ fn answer_to(answers: &[OutgoingResponse], ticket: Ticket) -> &Result<StoreRespo
 fn a_release_passes_nothing_to_one_whose_time_is_up() {
     let mut rig = TestEngine::new();
     let holder = rig.take(request("k", 1));
-    let late = in_line(&mut rig, 2, 500);
-    let patient = in_line(&mut rig, 3, 5_000);
+    let late = rig.in_line(2, 500);
+    let patient = rig.in_line(3, 5_000);
     rig.pass(500);
     let (_, answers) = rig.ask(StoreRequest::Release(vec![holder]));
     assert!(answer_to(&answers, late).is_err());
@@ -42,7 +35,7 @@ fn a_release_passes_nothing_to_one_whose_time_is_up() {
 fn a_key_that_ran_out_is_not_passed_to_one_whose_time_is_up() {
     let mut rig = TestEngine::new();
     rig.take(request("k", 1));
-    let late = in_line(&mut rig, 2, TTL_MS);
+    let late = rig.in_line(2, TTL_MS);
     rig.pass(TTL_MS);
     rig.send(StoreRequest::Acquire(request("k", 3)));
     let (_, answers) = rig.engine.take_batch(true);
@@ -55,17 +48,13 @@ fn a_key_that_ran_out_is_not_passed_to_one_whose_time_is_up() {
 fn a_try_before_the_sweep_does_not_pass_the_line() {
     let mut rig = TestEngine::new();
     rig.take(request("k", 1));
-    let first = in_line(&mut rig, 2, 5 * TTL_MS);
+    let first = rig.in_line(2, 5 * TTL_MS);
     rig.pass(TTL_MS);
     let tries = rig.send(StoreRequest::Acquire(request("k", 3)));
     let (_, answers) = rig.engine.take_batch(true);
     assert!(answer_to(&answers, first).is_ok());
-    match answer_to(&answers, tries) {
-        Err(StoreError::Refused { refusal: Refusal::Held { owner, .. }, .. }) => {
-            assert_eq!(owner.as_str(), "owner-2");
-        }
-        other => panic!("{other:?}"),
-    }
+    let Err(StoreError::Refused { refusal, .. }) = answer_to(&answers, tries) else { panic!("{answers:?}") };
+    assert_matches!(refusal, Refusal::Held { owner, .. } if owner.as_str() == "owner-2");
 }
 
 /// R13: nor does the holder itself, that comes back too late, hold up the line.
@@ -73,19 +62,14 @@ fn a_try_before_the_sweep_does_not_pass_the_line() {
 fn a_hold_id_that_comes_back_after_its_end_passes_the_key_on() {
     let mut rig = TestEngine::new();
     rig.take(request("k", 1));
-    let first = in_line(&mut rig, 2, 5 * TTL_MS);
+    let first = rig.in_line(2, 5 * TTL_MS);
     rig.pass(TTL_MS);
     let mut again = request("k", 1);
     again.hold_id_age_ms = TTL_MS;
     let again = rig.send(StoreRequest::Acquire(again));
     let (_, answers) = rig.engine.take_batch(true);
-    match answer_to(&answers, again) {
-        Err(StoreError::Refused {
-            refusal: Refusal::HoldIdUsed { outcome: Some(LeaseOutcome::Expired), .. },
-            ..
-        }) => {}
-        other => panic!("{other:?}"),
-    }
+    let Err(StoreError::Refused { refusal, .. }) = answer_to(&answers, again) else { panic!("{answers:?}") };
+    assert_matches!(refusal, Refusal::HoldIdUsed { outcome: Some(LeaseOutcome::Expired), .. });
     assert!(answer_to(&answers, first).is_ok());
 }
 
@@ -94,7 +78,7 @@ fn a_hold_id_that_comes_back_after_its_end_passes_the_key_on() {
 fn a_renewal_before_the_sweep_revives_nothing() {
     let mut rig = TestEngine::new();
     let held = rig.take(request("k", 1));
-    let first = in_line(&mut rig, 2, 5 * TTL_MS);
+    let first = rig.in_line(2, 5 * TTL_MS);
     rig.pass(TTL_MS);
     rig.send(StoreRequest::Renew(vec![held]));
     let (_, answers) = rig.engine.take_batch(true);

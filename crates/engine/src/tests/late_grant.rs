@@ -1,5 +1,6 @@
 //! R14: a grant whose caller has gone.
 
+use fencehold_conformance::assert_matches;
 use fencehold_contract::HoldRef;
 use fencehold_contract::operation::{StoreRequest, StoreResponse};
 use fencehold_core::lease::LeaseOutcome;
@@ -7,22 +8,9 @@ use fencehold_core::lease::LeaseOutcome;
 use super::super::state::{Granted, ResponseBody};
 use super::{OutgoingResponse, TestEngine, request};
 
-fn in_line(rig: &mut TestEngine, nth: u64) -> super::Ticket {
-    let mut waiter = request("k", nth);
-    waiter.wait_ms = 60_000;
-    let ticket = rig.send(StoreRequest::Acquire(waiter));
-    let (_, answers) = rig.engine.take_batch(true);
-    assert!(answers.is_empty());
-    ticket
-}
-
 fn granted_to(answers: &[OutgoingResponse], ticket: super::Ticket) -> Granted {
     let answered = answers.iter().find(|answered| answered.ticket == ticket).expect("an answer");
-    assert!(
-        matches!(answered.result, ResponseBody::Said(Ok(StoreResponse::Acquired(_)))),
-        "{:?}",
-        answered.result
-    );
+    assert_matches!(answered.result, ResponseBody::Said(Ok(StoreResponse::Acquired(_))));
     answered.granted.clone().expect("a grant says where")
 }
 
@@ -34,7 +22,7 @@ fn release(rig: &mut TestEngine, hold: &HoldRef) -> Vec<OutgoingResponse> {
 fn a_grant_that_finds_nobody_goes_to_the_next_in_line_under_a_larger_token() {
     let mut rig = TestEngine::new();
     let holder = rig.take(request("k", 1));
-    let (gone, next) = (in_line(&mut rig, 2), in_line(&mut rig, 3));
+    let (gone, next) = (rig.in_line(2, 60_000), rig.in_line(3, 60_000));
     let granted = granted_to(&release(&mut rig, &holder), gone);
     assert!(matches!(granted, Granted::Lease { fresh: true, .. }));
     rig.engine.abandon(rig.now, granted, &mut rig.archive);
@@ -43,11 +31,8 @@ fn a_grant_that_finds_nobody_goes_to_the_next_in_line_under_a_larger_token() {
     assert!(changes.durable, "the next grant is a promise");
     let view = rig.view("k").unwrap();
     assert_eq!(view.holder.unwrap().owner.as_str(), "owner-3");
-    let endings: Vec<_> = view
-        .endings
-        .iter()
-        .map(|ending| (ending.owner.as_str(), ending.outcome))
-        .collect();
+    let endings = view.endings.iter();
+    let endings: Vec<_> = endings.map(|ending| (ending.owner.as_str(), ending.outcome)).collect();
     assert_eq!(endings, [("owner-1", LeaseOutcome::Released), ("owner-2", LeaseOutcome::Abandoned)]);
     assert!(view.token > view.endings[1].token);
 }
@@ -57,7 +42,7 @@ fn a_grant_that_finds_nobody_goes_to_the_next_in_line_under_a_larger_token() {
 fn abandoning_a_hold_that_is_over_does_nothing() {
     let mut rig = TestEngine::new();
     let holder = rig.take(request("k", 1));
-    let gone = in_line(&mut rig, 2);
+    let gone = rig.in_line(2, 60_000);
     let granted = granted_to(&release(&mut rig, &holder), gone);
     rig.pass(super::TTL_MS);
     let newer = rig.take(request("k", 3));
@@ -69,7 +54,7 @@ fn abandoning_a_hold_that_is_over_does_nothing() {
 fn one_that_was_cancelled_before_its_turn_is_granted_nothing() {
     let mut rig = TestEngine::new();
     let holder = rig.take(request("k", 1));
-    let gone = in_line(&mut rig, 2);
+    let gone = rig.in_line(2, 60_000);
     rig.engine.cancel(rig.now, gone);
     let answers = release(&mut rig, &holder);
     assert!(answers.iter().all(|answered| answered.ticket != gone));

@@ -10,8 +10,11 @@ mod sweep;
 mod watchers;
 mod writer;
 
+use fencehold_conformance::assert_matches;
+use fencehold_contract::job::ClaimJobsRequest;
 use fencehold_contract::operation::{StoreRequest, StoreResponse};
 use fencehold_contract::{AcquireLeaseRequest, HoldRef, LeaseView, StoreError};
+use fencehold_core::job::QueueName;
 use fencehold_core::{HoldId, Key, Namespace, Owner, Refusal, Timestamp, Token};
 
 use super::jobs::MemoryArchive;
@@ -55,7 +58,18 @@ impl TestEngine {
     fn send(&mut self, ask: StoreRequest) -> Ticket {
         let ticket = self.next_ticket;
         self.next_ticket += 1;
-        self.engine.ask(self.now, ticket, &Namespace::default(), ask, &mut self.archive);
+        self.send_in(&Namespace::default(), ticket, ask);
+        ticket
+    }
+
+    fn send_in(&mut self, namespace: &Namespace, ticket: Ticket, ask: StoreRequest) {
+        self.engine.ask(self.now, ticket, namespace, ask, &mut self.archive);
+    }
+
+    /// Stands in line for the key `k`.
+    fn in_line(&mut self, nth: u64, wait_ms: u64) -> Ticket {
+        let ticket = self.send(StoreRequest::Acquire(AcquireLeaseRequest { wait_ms, ..request("k", nth) }));
+        assert!(self.engine.take_batch(true).1.is_empty());
         ticket
     }
 
@@ -69,43 +83,35 @@ impl TestEngine {
     fn answer(&mut self, ask: StoreRequest) -> Result<StoreResponse, StoreError> {
         let ticket = self.send(ask);
         let (_, mut answers) = self.engine.take_batch(true);
-        let at = answers
-            .iter()
-            .position(|answered| answered.ticket == ticket)
-            .expect("an answer at once");
+        let to_this = |answered: &OutgoingResponse| answered.ticket == ticket;
+        let at = answers.iter().position(to_this).expect("an answer at once");
         answers.swap_remove(at).result.said()
     }
 
     fn take(&mut self, request: AcquireLeaseRequest) -> HoldRef {
-        let hold = request.hold_id;
-        match self.answer(StoreRequest::Acquire(request)) {
-            Ok(StoreResponse::Acquired(acquired)) => {
-                HoldRef { key: acquired.key, hold_id: hold, token: acquired.grant.token }
-            }
-            other => panic!("{other:?}"),
-        }
+        let hold_id = request.hold_id;
+        acquired(hold_id, self.answer(StoreRequest::Acquire(request)))
     }
 
     fn renew(&mut self, hold: &HoldRef) -> Result<Token, Refusal> {
-        match self.answer(StoreRequest::Renew(vec![hold.clone()])) {
-            Ok(StoreResponse::Renewed(mut renewed)) => renewed.results.remove(0).map(|renewal| renewal.token),
-            other => panic!("{other:?}"),
-        }
+        let answer = self.answer(StoreRequest::Renew(vec![hold.clone()]));
+        let mut results = assert_matches!(answer, Ok(StoreResponse::Renewed(renewed)) => renewed.results);
+        results.remove(0).map(|renewal| renewal.token)
     }
 
     fn view(&mut self, name: &str) -> Option<LeaseView> {
-        match self.answer(StoreRequest::Get(key(name))) {
-            Ok(StoreResponse::Lease(view)) => view,
-            other => panic!("{other:?}"),
-        }
+        assert_matches!(self.answer(StoreRequest::Get(key(name))), Ok(StoreResponse::Lease(view)) => view)
     }
 
     fn held(&mut self) -> u64 {
-        match self.answer(StoreRequest::Status) {
-            Ok(StoreResponse::Status(status)) => status.held_count,
-            other => panic!("{other:?}"),
-        }
+        assert_matches!(self.answer(StoreRequest::Status), Ok(StoreResponse::Status(status)) => status.held_count)
     }
+}
+
+/// The hold of a lease that must have been granted.
+fn acquired(hold_id: HoldId, answer: Result<StoreResponse, StoreError>) -> HoldRef {
+    let lease = assert_matches!(answer, Ok(StoreResponse::Acquired(lease)) => lease);
+    HoldRef { key: lease.key, hold_id, token: lease.grant.token }
 }
 
 const TTL_MS: u64 = 10_000;
@@ -115,6 +121,13 @@ fn request(name: &str, nth: u64) -> AcquireLeaseRequest {
     bits[..8].copy_from_slice(&nth.to_be_bytes());
     let owner = Owner::new(format!("owner-{nth}")).unwrap();
     AcquireLeaseRequest::new(key(name), HoldId::from_random(bits), owner, TTL_MS)
+}
+
+/// A claim of one job of this queue, which does not wait.
+fn claim(queue: &str, nth: u64) -> ClaimJobsRequest {
+    let AcquireLeaseRequest { hold_id, owner, ttl_ms, .. } = request("k", nth);
+    let queues = vec![(QueueName::new(queue).unwrap(), 1)];
+    ClaimJobsRequest { queues, limit: 1, hold_id, owner, ttl_ms, wait_ms: 0, waited_before_ms: 0 }
 }
 
 fn key(name: &str) -> Key {

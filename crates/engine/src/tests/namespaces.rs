@@ -1,5 +1,6 @@
 //! Looking leaves no trace: only what is taken in a namespace makes one.
 
+use fencehold_conformance::assert_matches;
 use fencehold_contract::job::{
     AttemptRef, AttemptReport, ChangeJobsRequest, ClaimJobsRequest, JobAction, JobSelector,
     ListEffectsRequest, ListJobsRequest, NewJob, Report, WaitRequest,
@@ -9,7 +10,7 @@ use fencehold_contract::{HoldRef, ListEventsRequest, ListLeasesRequest, RevokeLe
 use fencehold_core::job::{JobId, JobKind, QueueName};
 use fencehold_core::{HoldId, Namespace, Owner, Reason, Token};
 
-use super::{TestEngine, key, request};
+use super::{TestEngine, claim, key, request};
 
 #[test]
 fn whoever_only_looks_makes_no_namespace() {
@@ -18,14 +19,13 @@ fn whoever_only_looks_makes_no_namespace() {
     let events = ListEventsRequest { limit: 1, wait_ms: 50, ..ListEventsRequest::default() };
     let list = ListLeasesRequest { limit: 1, ..ListLeasesRequest::default() };
     for nth in 0..10 {
-        let nobodys = Namespace::new(format!("nobodys-{nth}")).unwrap();
         for ask in [
             StoreRequest::Get(key("k")),
             StoreRequest::List(list.clone()),
             StoreRequest::Events(events.clone()),
             StoreRequest::Status,
         ] {
-            rig.engine.ask(rig.now, 1_000 + nth, &nobodys, ask, &mut rig.archive);
+            rig.send_in(&nobodys(nth), 1_000 + nth, ask);
         }
     }
     rig.pass(50);
@@ -47,7 +47,6 @@ fn whoever_speaks_for_no_lease_makes_no_namespace() {
         from: 0,
     };
     for nth in 0..10 {
-        let nobodys = Namespace::new(format!("nobodys-{nth}")).unwrap();
         let asks = [
             StoreRequest::Renew(vec![hold.clone()]),
             StoreRequest::Release(vec![hold.clone()]),
@@ -55,7 +54,7 @@ fn whoever_speaks_for_no_lease_makes_no_namespace() {
             revoke(RevokeTarget::Prefix(String::new())),
         ];
         for ask in asks {
-            rig.engine.ask(rig.now, 1_000 + nth, &nobodys, ask, &mut rig.archive);
+            rig.send_in(&nobodys(nth), 1_000 + nth, ask);
         }
     }
     let (_, answers) = rig.engine.take_batch(true);
@@ -63,33 +62,20 @@ fn whoever_speaks_for_no_lease_makes_no_namespace() {
     assert_eq!(rig.engine.table.namespaces(), 1);
     assert_eq!(rig.held(), 1, "and the same key elsewhere was left alone");
 
-    let nobodys = Namespace::new("nobodys-0").unwrap();
     let events = ListEventsRequest { limit: 10, ..ListEventsRequest::default() };
-    rig.engine
-        .ask(rig.now, 2_000, &nobodys, StoreRequest::Events(events), &mut rig.archive);
+    rig.send_in(&nobodys(0), 2_000, StoreRequest::Events(events));
     let (_, mut answers) = rig.engine.take_batch(true);
-    match answers.pop().unwrap().result.said() {
-        Ok(StoreResponse::Events(page)) => {
-            assert_eq!(page.events.len(), 2, "a token that was never given is an alarm: {page:?}");
-        }
-        other => panic!("{other:?}"),
-    }
+    let said = answers.pop().unwrap().result.said();
+    let page = assert_matches!(said, Ok(StoreResponse::Events(page)) => page);
+    assert_eq!(page.events.len(), 2, "a token that was never given is an alarm: {page:?}");
 }
 
 fn nobodys(nth: u64) -> Namespace {
     Namespace::new(format!("nobodys-{nth}")).unwrap()
 }
 
-fn claim(nth: u8, wait_ms: u64) -> JobRequest {
-    JobRequest::Claim(ClaimJobsRequest {
-        queues: vec![(QueueName::new("q").unwrap(), 1)],
-        limit: 1,
-        hold_id: HoldId::from_random([nth; 16]),
-        owner: Owner::new("w").unwrap(),
-        ttl_ms: 1_000,
-        wait_ms,
-        waited_before_ms: 0,
-    })
+fn claim_of(nth: u64, wait_ms: u64) -> StoreRequest {
+    StoreRequest::Job(JobRequest::Claim(ClaimJobsRequest { wait_ms, ..claim("q", nth) }))
 }
 
 /// What is said for a job, or asked about one, where there is none.
@@ -121,8 +107,7 @@ fn whoever_speaks_of_no_job_makes_no_namespace() {
             JobRequest::Schedules,
         ];
         for ask in asks {
-            rig.engine
-                .ask(rig.now, 1_000 + nth, &nobodys(nth), StoreRequest::Job(ask), &mut rig.archive);
+            rig.send_in(&nobodys(nth), 1_000 + nth, StoreRequest::Job(ask));
         }
     }
     let (_, answers) = rig.engine.take_batch(true);
@@ -137,13 +122,7 @@ fn a_claim_that_was_given_nothing_leaves_no_namespace() {
     for nth in 0..10 {
         let (at_once, waits, leaves) = (1_000 + 3 * nth, 1_001 + 3 * nth, 1_002 + 3 * nth);
         for (ticket, hold, wait_ms) in [(at_once, 1, 0), (waits, 2, 50), (leaves, 3, 60_000)] {
-            rig.engine.ask(
-                rig.now,
-                ticket,
-                &nobodys(nth),
-                StoreRequest::Job(claim(hold, wait_ms)),
-                &mut rig.archive,
-            );
+            rig.send_in(&nobodys(nth), ticket, claim_of(hold, wait_ms));
         }
         rig.engine.serve_claims(rig.now, &mut rig.archive);
         assert_eq!(rig.engine.table.namespaces(), 1, "two stand in line there");
@@ -162,8 +141,7 @@ fn a_claim_that_is_sent_again_keeps_its_namespace() {
     let mut rig = TestEngine::new();
     let here = nobodys(1);
     for ticket in [1_000, 1_001] {
-        rig.engine
-            .ask(rig.now, ticket, &here, StoreRequest::Job(claim(1, 60_000)), &mut rig.archive);
+        rig.send_in(&here, ticket, claim_of(1, 60_000));
     }
     assert_eq!(rig.engine.table.namespaces(), 1);
     let job = NewJob::new(
@@ -172,13 +150,7 @@ fn a_claim_that_is_sent_again_keeps_its_namespace() {
         JobKind::new("k").unwrap(),
         "{}",
     );
-    rig.engine.ask(
-        rig.now,
-        1_002,
-        &here,
-        StoreRequest::Job(JobRequest::Enqueue(vec![job])),
-        &mut rig.archive,
-    );
+    rig.send_in(&here, 1_002, StoreRequest::Job(JobRequest::Enqueue(vec![job])));
     rig.engine.serve_claims(rig.now, &mut rig.archive);
     let (_, answers) = rig.engine.take_batch(true);
     let given: Vec<u64> = answers.iter().filter(|a| a.granted.is_some()).map(|a| a.ticket).collect();
@@ -190,14 +162,11 @@ fn a_claim_that_is_sent_again_keeps_its_namespace() {
 #[test]
 fn a_namespace_that_does_not_exist_has_no_queues() {
     let mut rig = TestEngine::new();
-    rig.engine
-        .ask(rig.now, 1_000, &nobodys(1), StoreRequest::Job(claim(1, 0)), &mut rig.archive);
+    rig.send_in(&nobodys(1), 1_000, claim_of(1, 0));
     rig.engine.serve_claims(rig.now, &mut rig.archive);
     rig.engine.take_batch(true);
-    match rig.answer(StoreRequest::Job(JobRequest::Queues)) {
-        Ok(StoreResponse::Job(JobResponse::Queues(queues))) => assert!(queues.is_empty(), "{queues:?}"),
-        other => panic!("{other:?}"),
-    }
+    let queues = rig.answer(StoreRequest::Job(JobRequest::Queues));
+    assert_matches!(queues, Ok(StoreResponse::Job(JobResponse::Queues(queues))) if queues.is_empty());
 }
 
 #[test]

@@ -2,7 +2,7 @@
 
 use std::collections::BTreeMap;
 
-use fencehold_contract::operation::StoreRequest;
+use fencehold_contract::operation::{StoreRequest, StoreResponse};
 use fencehold_contract::{HoldRef, ListEventsRequest, ListLeasesRequest, RevokeLeasesRequest, RevokeTarget};
 use fencehold_core::limits::COLLECT_AFTER_FREE_MS;
 use fencehold_core::{Event, Namespace, Owner, Reason, Timestamp, Token};
@@ -109,18 +109,12 @@ fn play(steps: &[Step]) {
         match step {
             Step::Take(name) => {
                 let request = request(&format!("k/{name}"), nth as u64);
-                let hold = request.hold_id;
+                let hold_id = request.hold_id;
                 let (changes, answers) = rig.ask(StoreRequest::Acquire(request));
                 disk.keep(changes);
-                if let ResponseBody::Said(Ok(fencehold_contract::operation::StoreResponse::Acquired(
-                    acquired,
-                ))) = &answers[0].result
-                {
-                    holds.push(HoldRef {
-                        key: acquired.key.clone(),
-                        hold_id: hold,
-                        token: acquired.grant.token,
-                    });
+                if let ResponseBody::Said(Ok(StoreResponse::Acquired(acquired))) = &answers[0].result {
+                    let (key, token) = (acquired.key.clone(), acquired.grant.token);
+                    holds.push(HoldRef { key, hold_id, token });
                 }
             }
             Step::Renew(back) => renew_or_release(&mut rig, &mut disk, &holds, *back, StoreRequest::Renew),

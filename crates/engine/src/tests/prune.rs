@@ -7,9 +7,9 @@ use fencehold_contract::job::{ChangeJobsRequest, ClaimJobsRequest, JobAction, Jo
 use fencehold_contract::operation::{JobRequest, StoreRequest};
 use fencehold_core::job::{JobId, JobKind, QueueName};
 use fencehold_core::ledger::Effect;
-use fencehold_core::{HoldId, Owner};
+use fencehold_core::{Namespace, Owner};
 
-use super::TestEngine;
+use super::{TestEngine, claim};
 use crate::jobs::{
     Archive, ArchiveRange, ArchiveResult, ArchiveRow, JobBody, JobChange, JobNote, MemoryArchive, StoredJob,
 };
@@ -73,13 +73,8 @@ impl PruneFixture {
     fn ask(&mut self, ask: JobRequest) {
         let (now, ticket) = (self.rig.now, self.rig.next_ticket);
         self.rig.next_ticket += 1;
-        self.rig.engine.ask(
-            now,
-            ticket,
-            &fencehold_core::Namespace::default(),
-            StoreRequest::Job(ask),
-            &mut self.archive,
-        );
+        let ask = StoreRequest::Job(ask);
+        self.rig.engine.ask(now, ticket, &Namespace::default(), ask, &mut self.archive);
     }
 
     /// One batch, as the writer makes it: sweep, serve, keep. Gives how many jobs were forgotten, how many were claimed, and
@@ -88,19 +83,13 @@ impl PruneFixture {
         let more = self.rig.engine.sweep(self.rig.now, 100, &mut self.archive);
         self.rig.engine.serve_claims(self.rig.now, &mut self.archive);
         let (changes, answers) = self.rig.engine.take_batch(true);
-        let dropped = changes
-            .jobs
-            .iter()
-            .filter(|change| matches!(change, JobChange::Drop { .. }))
-            .count();
+        let is_drop = |change: &&JobChange| matches!(change, JobChange::Drop { .. });
+        let dropped = changes.jobs.iter().filter(is_drop).count();
         changes.jobs.into_iter().for_each(|change| self.archive.inner.take(change));
         self.rig.engine.kept();
         let claimed = |granted: &Granted| if let Granted::Jobs(jobs) = granted { jobs.len() } else { 0 };
-        let claimed = answers
-            .iter()
-            .filter_map(|answered| answered.granted.as_ref())
-            .map(claimed)
-            .sum();
+        let granted = answers.iter().filter_map(|answered| answered.granted.as_ref());
+        let claimed = granted.map(claimed).sum();
         (dropped, claimed, more)
     }
 
@@ -138,17 +127,7 @@ impl PruneFixture {
     }
 
     fn claim(&mut self, nth: u64) {
-        let mut bits = [5; 16];
-        bits[..8].copy_from_slice(&nth.to_be_bytes());
-        self.ask(JobRequest::Claim(ClaimJobsRequest {
-            queues: vec![(QueueName::new("ready").unwrap(), 1)],
-            limit: 1,
-            hold_id: HoldId::from_random(bits),
-            owner: Owner::new("w").unwrap(),
-            ttl_ms: HOUR_MS,
-            wait_ms: 0,
-            waited_before_ms: 0,
-        }));
+        self.ask(JobRequest::Claim(ClaimJobsRequest { ttl_ms: HOUR_MS, ..claim("ready", nth) }));
     }
 
     /// Goes on until there is nothing more to do at this moment. Gives how many jobs were forgotten.

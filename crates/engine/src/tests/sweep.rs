@@ -1,5 +1,8 @@
 //! R29: a mass expiry is taken in small portions, and the timer is lazy without being late.
 
+use fencehold_contract::ListEventsRequest;
+use fencehold_contract::operation::StoreRequest;
+
 use super::{TTL_MS, TestEngine, request};
 
 const MANY: u64 = 1_000;
@@ -72,15 +75,9 @@ fn the_engine_asks_to_be_woken_for_deadlines_waiters_and_watchers() {
     assert_eq!(rig.engine.next_due_ms(), None);
     rig.take(request("k", 1));
     assert_eq!(rig.engine.next_due_ms(), Some(rig.now.store_ms + TTL_MS));
-    let mut waiter = request("k", 2);
-    waiter.wait_ms = 50;
-    rig.send(fencehold_contract::operation::StoreRequest::Acquire(waiter));
+    rig.in_line(2, 50);
     assert_eq!(rig.engine.next_due_ms(), Some(rig.now.store_ms + 50));
-    rig.send(fencehold_contract::operation::StoreRequest::Events(fencehold_contract::ListEventsRequest {
-        cursor: Some(1),
-        limit: 1,
-        wait_ms: 20,
-        ..fencehold_contract::ListEventsRequest::default()
-    }));
+    let events = ListEventsRequest { cursor: Some(1), limit: 1, wait_ms: 20, ..ListEventsRequest::default() };
+    rig.send(StoreRequest::Events(events));
     assert_eq!(rig.engine.next_due_ms(), Some(rig.now.store_ms + 20));
 }

@@ -4,8 +4,9 @@ use std::sync::Arc;
 use std::sync::mpsc::{self, Receiver, Sender};
 use std::time::Duration;
 
+use fencehold_conformance::assert_matches;
 use fencehold_contract::clock::ManualClock;
-use fencehold_contract::job::{BeginOperationRequest, BegunOperation, OperationStatus};
+use fencehold_contract::job::{BeginOperationRequest, OperationStatus};
 use fencehold_contract::operation::{CallHold, JobRequest, JobResponse, StoreRequest, StoreResponse};
 use fencehold_contract::{AcquireLeaseRequest, HoldRef, LeaseView, StoreError};
 use fencehold_core::Namespace;
@@ -17,7 +18,7 @@ use super::super::jobs::{Archive, MemoryArchive};
 use super::super::persistence::{Changes, MemoryPersistence, PersistError, Persistence};
 use super::super::writer::BATCH_REQUESTS_MAX;
 use super::super::{Handle, Writer};
-use super::{Engine, key, request};
+use super::{Engine, acquired, key, request};
 
 type Result<T> = std::result::Result<T, StoreError>;
 
@@ -40,21 +41,24 @@ fn send(handle: &Handle, ask: StoreRequest, taken: bool) -> Receiver<Result<Stor
     answer
 }
 
+/// Sends a request, and waits for the answer.
+fn answer(handle: &Handle, ask: StoreRequest) -> Result<StoreResponse> {
+    send(handle, ask, true).recv_timeout(LONG).unwrap()
+}
+
 fn view(handle: &Handle) -> LeaseView {
-    match send(handle, StoreRequest::Get(key("k")), true).recv_timeout(LONG).unwrap() {
-        Ok(StoreResponse::Lease(Some(view))) => view,
-        other => panic!("{other:?}"),
-    }
+    assert_matches!(answer(handle, StoreRequest::Get(key("k"))), Ok(StoreResponse::Lease(Some(view))) => view)
 }
 
 fn take(handle: &Handle, request: AcquireLeaseRequest) -> HoldRef {
-    let hold = request.hold_id;
-    match send(handle, StoreRequest::Acquire(request), true).recv_timeout(LONG).unwrap() {
-        Ok(StoreResponse::Acquired(acquired)) => {
-            HoldRef { key: acquired.key, hold_id: hold, token: acquired.grant.token }
-        }
-        other => panic!("{other:?}"),
-    }
+    acquired(request.hold_id, answer(handle, StoreRequest::Acquire(request)))
+}
+
+/// A writer whose batches arrive at a gate, and go on as they are let.
+fn gated() -> (Writer, Receiver<Changes>, Sender<std::result::Result<(), PersistError>>) {
+    let (arrived, at_gate) = mpsc::channel();
+    let (open, go_on) = mpsc::channel();
+    (start(GatedPersistence { arrived, go_on, archive: MemoryArchive::default() }), at_gate, open)
 }
 
 /// R14: no caller takes the response, so the key is free again before the next response.
@@ -65,10 +69,7 @@ fn a_grant_that_nobody_takes_is_given_back() {
     let held = take(handle, request("k", 1));
     let waiter = AcquireLeaseRequest { wait_ms: 60_000, ..request("k", 2) };
     let never_taken = send(handle, StoreRequest::Acquire(waiter), false);
-    send(handle, StoreRequest::Release(vec![held]), true)
-        .recv_timeout(LONG)
-        .unwrap()
-        .unwrap();
+    answer(handle, StoreRequest::Release(vec![held])).unwrap();
     assert!(matches!(never_taken.recv_timeout(LONG).unwrap(), Ok(StoreResponse::Acquired(_))));
     let view = view(handle);
     assert_eq!(view.holder, None);
@@ -122,9 +123,7 @@ fn a_resumed_grant_that_an_earlier_call_may_have_is_left_alone() {
 /// The same, where the asker goes before it is answered.
 #[test]
 fn a_resumed_grant_whose_asker_left_the_line_is_given_back() {
-    let (arrived, at_gate) = mpsc::channel();
-    let (open, go_on) = mpsc::channel();
-    let writer = start(GatedPersistence { arrived, go_on, archive: MemoryArchive::default() });
+    let (writer, at_gate, open) = gated();
     let handle = &writer.handle;
     let taken = send(handle, StoreRequest::Acquire(request("k", 1)), true);
     at_gate.recv_timeout(LONG).unwrap();
@@ -155,9 +154,7 @@ fn a_call_that_is_found_gone_after_a_repeat_was_answered_gives_nothing_back() {
 /// The same of an operation, both sendings in one batch.
 #[test]
 fn an_operation_that_one_of_two_sendings_takes_is_kept() {
-    let (arrived, at_gate) = mpsc::channel();
-    let (open, go_on) = mpsc::channel();
-    let writer = start(GatedPersistence { arrived, go_on, archive: MemoryArchive::default() });
+    let (writer, at_gate, open) = gated();
     let handle = &writer.handle;
     let _held = send(handle, StoreRequest::Acquire(request("k", 1)), true);
     at_gate.recv_timeout(LONG).unwrap();
@@ -176,22 +173,13 @@ fn an_operation_that_one_of_two_sendings_takes_is_kept() {
     let _gone = send(handle, StoreRequest::Job(JobRequest::BeginOperation(begin.clone())), false);
     let again = send(handle, StoreRequest::Job(JobRequest::BeginOperation(begin)), true);
     drop(open);
-    match again.recv_timeout(LONG).unwrap() {
-        Ok(StoreResponse::Job(JobResponse::BegunOperation(Ok(BegunOperation {
-            operation: OperationStatus::Started { .. },
-            ..
-        })))) => {}
-        other => panic!("{other:?}"),
-    }
-    match send(handle, StoreRequest::Job(JobRequest::Get(id)), true)
-        .recv_timeout(LONG)
-        .unwrap()
-    {
-        Ok(StoreResponse::Job(JobResponse::Job(Some(detail)))) => {
-            assert_eq!(detail.job.state, JobState::Running);
-        }
-        other => panic!("{other:?}"),
-    }
+    let begun = again.recv_timeout(LONG).unwrap();
+    let begun =
+        assert_matches!(begun, Ok(StoreResponse::Job(JobResponse::BegunOperation(Ok(begun)))) => begun);
+    assert_matches!(begun.operation, OperationStatus::Started { .. });
+    let job = answer(handle, StoreRequest::Job(JobRequest::Get(id)));
+    let detail = assert_matches!(job, Ok(StoreResponse::Job(JobResponse::Job(Some(detail)))) => detail);
+    assert_eq!(detail.job.state, JobState::Running);
 }
 
 /// Keeps a batch when it is asked to, and as it is asked.
@@ -230,9 +218,7 @@ impl Persistence for GatedPersistence {
 /// However many come while a batch is kept: the first of them waits for a bounded number of others, not for all.
 #[test]
 fn a_flood_is_taken_in_batches_that_have_their_bound() {
-    let (arrived, batches) = mpsc::channel();
-    let (let_go, go_on) = mpsc::channel();
-    let writer = start(GatedPersistence { arrived, go_on, archive: MemoryArchive::default() });
+    let (writer, batches, let_go) = gated();
     let first = send(&writer.handle, StoreRequest::Acquire(request("first", 0)), true);
     batches.recv_timeout(LONG).unwrap();
     let many = 2 * BATCH_REQUESTS_MAX as u64 + 100;
@@ -250,9 +236,7 @@ fn a_flood_is_taken_in_batches_that_have_their_bound() {
 /// P6: what is acknowledged was kept before.
 #[test]
 fn no_answer_goes_out_before_its_batch_was_kept() {
-    let (arrived, at_gate) = mpsc::channel();
-    let (open, go_on) = mpsc::channel();
-    let writer = start(GatedPersistence { arrived, go_on, archive: MemoryArchive::default() });
+    let (writer, at_gate, open) = gated();
     let answer = send(&writer.handle, StoreRequest::Acquire(request("k", 1)), true);
     let changes = at_gate.recv_timeout(LONG).unwrap();
     assert!(changes.durable && !changes.rows.is_empty() && !changes.events.is_empty());
@@ -272,9 +256,7 @@ fn no_answer_goes_out_before_its_batch_was_kept() {
 #[test]
 fn a_batch_that_could_not_be_kept_is_never_answered() {
     for error in [PersistError::Failed("no space".to_owned()), PersistError::Superseded] {
-        let (arrived, at_gate) = mpsc::channel();
-        let (open, go_on) = mpsc::channel();
-        let writer = start(GatedPersistence { arrived, go_on, archive: MemoryArchive::default() });
+        let (writer, at_gate, open) = gated();
         let answer = send(&writer.handle, StoreRequest::Acquire(request("k", 1)), true);
         at_gate.recv_timeout(LONG).unwrap();
         open.send(Err(error)).unwrap();
@@ -287,9 +269,7 @@ fn a_batch_that_could_not_be_kept_is_never_answered() {
 /// A disk that is busy for a moment is asked again, with the same batch.
 #[test]
 fn a_batch_that_met_a_busy_disk_is_kept_later() {
-    let (arrived, at_gate) = mpsc::channel();
-    let (open, go_on) = mpsc::channel();
-    let writer = start(GatedPersistence { arrived, go_on, archive: MemoryArchive::default() });
+    let (writer, at_gate, open) = gated();
     let answer = send(&writer.handle, StoreRequest::Acquire(request("k", 1)), true);
     let first = at_gate.recv_timeout(LONG).unwrap();
     open.send(Err(PersistError::Busy("another write".to_owned()))).unwrap();

@@ -202,10 +202,8 @@ impl ModelRun {
         let keys: Vec<usize> = (0..self.model.keys.len()).filter(held_by).collect();
         assert_eq!(answer.len(), keys.len(), "exactly the holds of that owner");
         for key in keys {
-            let revoked = answer
-                .iter()
-                .find(|lease| lease.key == key_of(key))
-                .expect("a hold of that owner");
+            let revoked = answer.iter().find(|lease| lease.key == key_of(key));
+            let revoked = revoked.expect("a hold of that owner");
             self.end_by_force(key, revoked.revoked.consumed_token.get());
         }
     }
@@ -248,10 +246,8 @@ impl ModelRun {
             let first = |(ask, acquired): &(usize, AcquiredLease)| {
                 model.line(key_number(&acquired.key)).first() == Some(ask)
             };
-            let next = granted
-                .iter()
-                .position(first)
-                .expect("a key is granted to the first in line for it");
+            let next = granted.iter().position(first);
+            let next = next.expect("a key is granted to the first in line for it");
             let (ask, acquired) = granted.remove(next);
             let State::InLine(place) = self.model.asks[ask].state else { panic!("not in line") };
             assert_eq!(acquired.waited_ms, self.model.now_ms - place.arrived_ms);

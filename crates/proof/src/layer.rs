@@ -9,6 +9,7 @@ use fencehold_races::{Environment, RACES, RaceVerdict, Side, play};
 use fencehold_store_file::FileStore;
 use fencehold_test_store::ClockedTestStore;
 
+use crate::model::suite::{OWNERS, TWO, WORKERS};
 use crate::model::{job, lease, takeover};
 use crate::sim;
 use crate::sim::SimStorage;
@@ -37,34 +38,9 @@ fn races_hold() -> bool {
 }
 
 fn models_hold() -> bool {
-    let leases = lease::LeaseBounds {
-        clients: 2,
-        acquisitions: 2,
-        ticks: 3,
-        doubled: 0,
-        revocations: 1,
-        restarts: 0,
-        crashes: 0,
-        fence: true,
-    };
-    let owners = takeover::TakeoverBounds {
-        processes: 2,
-        requests: 3,
-        takeovers: 3,
-        deaths: 0,
-        commit_checks: true,
-        answer_checks: true,
-    };
-    let jobs = job::JobBounds {
-        workers: 2,
-        claims: 2,
-        ticks: 3,
-        doubled: 0,
-        cancels: 1,
-        crashes: 0,
-        proof: true,
-        asks: false,
-    };
+    let leases = lease::LeaseBounds { revocations: 1, ..TWO };
+    let jobs = job::JobBounds { cancels: 1, ..WORKERS };
+    let owners = takeover::TakeoverBounds { processes: 2, requests: 3, takeovers: 3, deaths: 0, ..OWNERS };
     lease::run(leases, 250_000).as_it_should_be()
         && job::run(jobs, 250_000).as_it_should_be()
         && takeover::run(owners, 100_000).as_it_should_be()

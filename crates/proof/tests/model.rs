@@ -1,42 +1,17 @@
 //! The models hold, and each finds the damage when a safeguard is taken away.
 
-use fencehold_proof::model::{job, lease, takeover};
+use fencehold_proof::model::suite::{TWO, WORKERS};
+use fencehold_proof::model::{job, lease, suite, takeover};
 
 /// Few enough for a build without optimisation.
 const STATES: usize = 40_000;
 /// Enough to come to the first stale write, thirteen steps deep.
 const STATES_TO_A_STALE_WRITE: usize = 400_000;
 
-const LEASES: lease::LeaseBounds = lease::LeaseBounds {
-    clients: 2,
-    acquisitions: 2,
-    ticks: 2,
-    doubled: 0,
-    revocations: 1,
-    restarts: 0,
-    crashes: 0,
-    fence: true,
-};
-
-const JOBS: job::JobBounds = job::JobBounds {
-    workers: 2,
-    claims: 2,
-    ticks: 3,
-    doubled: 0,
-    cancels: 1,
-    crashes: 0,
-    proof: true,
-    asks: false,
-};
-
-const OWNERS: takeover::TakeoverBounds = takeover::TakeoverBounds {
-    processes: 2,
-    requests: 3,
-    takeovers: 3,
-    deaths: 1,
-    commit_checks: true,
-    answer_checks: true,
-};
+const LEASES: lease::LeaseBounds = lease::LeaseBounds { ticks: 2, revocations: 1, ..TWO };
+const JOBS: job::JobBounds = job::JobBounds { cancels: 1, ..WORKERS };
+const OWNERS: takeover::TakeoverBounds =
+    takeover::TakeoverBounds { processes: 2, requests: 3, takeovers: 3, ..suite::OWNERS };
 
 #[test]
 fn the_lease_protocol_keeps_its_promises() {

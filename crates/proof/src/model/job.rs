@@ -12,7 +12,7 @@ use std::fmt;
 use stateright::{Model, Property};
 
 use self::world::{JobBreach, JobMessage, JobWorld, ModelWorker, WorkStage};
-use super::{ModelResult, check};
+use super::{ModelResult, always, check};
 
 /// Time moves in steps of this.
 const TICK_MS: u64 = 1_000;
@@ -226,8 +226,7 @@ impl Model for JobModel {
     }
 
     fn properties(&self) -> Vec<Property<Self>> {
-        type Holds = fn(&JobModel, &JobWorld) -> bool;
-        let properties: [(&'static str, Holds); 9] = [
+        always::<Self, _>([
             ("P1 one attempt works on the job", |_, world| !world.broke(JobBreach::TwoAttempts)),
             ("P2 tokens only grow", |_, world| !world.broke(JobBreach::TokenDidNotGrow)),
             ("P3 renewal revives nothing", |_, world| !world.broke(JobBreach::Revived)),
@@ -241,10 +240,6 @@ impl Model for JobModel {
             }),
             ("a live holder is heard, and never loses its claim", |_, world| !world.broke(JobBreach::Robbed)),
             ("a dead holder's job comes back", |_, world| !world.broke(JobBreach::Stuck)),
-        ];
-        properties
-            .into_iter()
-            .map(|(name, holds)| Property::always(name, holds))
-            .collect()
+        ])
     }
 }

@@ -12,7 +12,7 @@ use fencehold_core::lease::{LeaseCommand, LeaseCommandResult as Ruled, LeaseReco
 use stateright::{Model, Property};
 
 use self::world::{Downstream, LeaseBreach, LeaseMessage, LeaseWorld, Ledger, ModelClient, owner};
-use super::{ModelResult, check};
+use super::{ModelResult, always, check};
 
 /// Time moves in steps of this.
 const TICK_MS: u64 = 1_000;
@@ -257,27 +257,16 @@ impl Model for LeaseModel {
     }
 
     fn properties(&self) -> Vec<Property<Self>> {
-        vec![
-            Property::always("P1 one holder", |_, world: &LeaseWorld| {
-                world.ledger.breach != Some(LeaseBreach::TwoHolders) && world.live().count() <= 1
+        always::<Self, _>([
+            ("P1 one holder", |_, world| !world.broke(LeaseBreach::TwoHolders) && world.live().count() <= 1),
+            ("P2 tokens only grow", |_, world| !world.broke(LeaseBreach::TokenDidNotGrow)),
+            ("P3 renewal revives nothing", |_, world| !world.broke(LeaseBreach::Revived)),
+            (STALE_WRITE, |_, world| !world.downstream.stale_write),
+            ("a live holder that renews in time never loses", |_, world| !world.broke(LeaseBreach::Robbed)),
+            ("a dead holder's key becomes free", |_, world| !world.broke(LeaseBreach::Stuck)),
+            ("no client believes in a lease for longer than it was promised", |_, world| {
+                !world.broke(LeaseBreach::BelievesTooLong)
             }),
-            Property::always("P2 tokens only grow", |_, world: &LeaseWorld| {
-                world.ledger.breach != Some(LeaseBreach::TokenDidNotGrow)
-            }),
-            Property::always("P3 renewal revives nothing", |_, world: &LeaseWorld| {
-                world.ledger.breach != Some(LeaseBreach::Revived)
-            }),
-            Property::always(STALE_WRITE, |_, world: &LeaseWorld| !world.downstream.stale_write),
-            Property::always("a live holder that renews in time never loses", |_, world: &LeaseWorld| {
-                world.ledger.breach != Some(LeaseBreach::Robbed)
-            }),
-            Property::always("a dead holder's key becomes free", |_, world: &LeaseWorld| {
-                world.ledger.breach != Some(LeaseBreach::Stuck)
-            }),
-            Property::always(
-                "no client believes in a lease for longer than it was promised",
-                |_, world: &LeaseWorld| world.ledger.breach != Some(LeaseBreach::BelievesTooLong),
-            ),
-        ]
+        ])
     }
 }

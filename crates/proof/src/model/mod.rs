@@ -16,7 +16,7 @@ pub mod takeover;
 use std::collections::BTreeMap;
 use std::fmt;
 
-use stateright::{Checker, Model};
+use stateright::{Checker, Model, Property};
 
 /// What became of one model.
 #[derive(Clone, Debug)]
@@ -57,6 +57,13 @@ impl fmt::Display for ModelResult {
         }
         Ok(())
     }
+}
+
+/// What must hold in every state, by name.
+fn always<M: Model, const N: usize>(
+    properties: [(&'static str, fn(&M, &M::State) -> bool); N],
+) -> Vec<Property<M>> {
+    properties.map(|(name, holds)| Property::always(name, holds)).into()
 }
 
 /// Visits states breadth first, up to about `states_max` of them.

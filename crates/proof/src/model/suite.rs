@@ -20,7 +20,8 @@ pub struct ModelSuite {
     exhausted_states_min: usize,
 }
 
-const TWO: lease::LeaseBounds = lease::LeaseBounds {
+/// Two clients, and nothing goes wrong.
+pub const TWO: lease::LeaseBounds = lease::LeaseBounds {
     clients: 2,
     acquisitions: 2,
     ticks: 3,
@@ -31,7 +32,8 @@ const TWO: lease::LeaseBounds = lease::LeaseBounds {
     fence: true,
 };
 
-const WORKERS: job::JobBounds = job::JobBounds {
+/// Two workers, and nothing goes wrong.
+pub const WORKERS: job::JobBounds = job::JobBounds {
     workers: 2,
     claims: 2,
     ticks: 3,
@@ -42,7 +44,8 @@ const WORKERS: job::JobBounds = job::JobBounds {
     asks: false,
 };
 
-const OWNERS: takeover::TakeoverBounds = takeover::TakeoverBounds {
+/// Three processes that take the directory over from each other.
+pub const OWNERS: takeover::TakeoverBounds = takeover::TakeoverBounds {
     processes: 3,
     requests: 4,
     takeovers: 4,

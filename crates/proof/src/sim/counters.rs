@@ -163,16 +163,12 @@ pub(super) fn says(answer: &Result<MachineResponse, StoreError>) -> String {
             let again = if acquired.grant.resumed { ", as before" } else { "" };
             format!("{} is yours under token {}{again}", acquired.key, acquired.grant.token)
         }
-        Ok(MachineResponse::Renewed(renewed)) => match renewed.results.first() {
-            Some(Ok(renewal)) => format!("token {} is renewed", renewal.token),
-            Some(Err(refusal)) => refusal.to_string(),
-            None => "nothing".to_owned(),
-        },
-        Ok(MachineResponse::Released(answers)) => match answers.first() {
-            Some(Ok(token)) => format!("token {token} is given back"),
-            Some(Err(refusal)) => refusal.to_string(),
-            None => "nothing".to_owned(),
-        },
+        Ok(MachineResponse::Renewed(renewed)) => {
+            first(&renewed.results, |renewal| format!("token {} is renewed", renewal.token))
+        }
+        Ok(MachineResponse::Released(answers)) => {
+            first(answers, |token| format!("token {token} is given back"))
+        }
         Ok(MachineResponse::Revoked(revoked)) => format!("{} was revoked", revoked.len()),
         Ok(MachineResponse::Lease(view)) => match view.as_ref().and_then(|view| view.holder.as_ref()) {
             Some(holder) => format!("held by {}", holder.owner),
@@ -183,45 +179,40 @@ pub(super) fn says(answer: &Result<MachineResponse, StoreError>) -> String {
     }
 }
 
+/// What the first of several answers says.
+fn first<T, E: fmt::Display>(answers: &[Result<T, E>], says: impl FnOnce(&T) -> String) -> String {
+    match answers.first() {
+        Some(Ok(answer)) => says(answer),
+        Some(Err(refusal)) => refusal.to_string(),
+        None => "nothing".to_owned(),
+    }
+}
+
 fn says_of_jobs(reply: &MachineResponse) -> String {
-    let refused = |refusal: &dyn fmt::Display| refusal.to_string();
     match reply {
-        MachineResponse::Enqueued(answers) => match answers.first() {
-            Some(Ok(enqueued)) if enqueued.existed => "it is in its queue already".to_owned(),
-            Some(Ok(_)) => "it is in its queue".to_owned(),
-            Some(Err(refusal)) => refused(refusal),
-            None => "nothing".to_owned(),
-        },
+        MachineResponse::Enqueued(answers) => first(answers, |enqueued| {
+            if enqueued.existed { "it is in its queue already" } else { "it is in its queue" }.to_owned()
+        }),
         MachineResponse::Claimed(claimed) => match claimed.jobs.first() {
             Some(job) => format!("a job is yours under token {}", job.token),
             None => "there is no job".to_owned(),
         },
-        MachineResponse::RenewedClaims(renewed) => match renewed.results.first() {
-            Some(Ok(renewal)) if renewal.cancel_requested => {
-                format!("the claim under token {} is renewed; its job was called off", renewal.token)
-            }
-            Some(Ok(renewal)) => format!("the claim under token {} is renewed", renewal.token),
-            Some(Err(refusal)) => refused(refusal),
-            None => "nothing".to_owned(),
-        },
-        MachineResponse::Reported(answers) => match answers.first() {
-            Some(Ok(reported)) if reported.late => format!("heard, late; the job is {}", reported.state),
-            Some(Ok(reported)) => format!("heard; the job is {}", reported.state),
-            Some(Err(refusal)) => refused(refusal),
-            None => "nothing".to_owned(),
-        },
-        MachineResponse::Ledger(answers) => match answers.first() {
-            Some(Ok(LedgerResponse::Proceed {})) => "go ahead".to_owned(),
-            Some(Ok(LedgerResponse::Recorded { recorded_effect: effect })) => {
-                format!("{} is on record", effect.name)
-            }
-            Some(Ok(_)) => "in doubt: stop".to_owned(),
-            Some(Err(refusal)) => refused(refusal),
-            None => "nothing".to_owned(),
-        },
+        MachineResponse::RenewedClaims(renewed) => first(&renewed.results, |renewal| {
+            let called_off = if renewal.cancel_requested { "; its job was called off" } else { "" };
+            format!("the claim under token {} is renewed{called_off}", renewal.token)
+        }),
+        MachineResponse::Reported(answers) => first(answers, |reported| {
+            let late = if reported.late { ", late" } else { "" };
+            format!("heard{late}; the job is {}", reported.state)
+        }),
+        MachineResponse::Ledger(answers) => first(answers, |answer| match answer {
+            LedgerResponse::Proceed {} => "go ahead".to_owned(),
+            LedgerResponse::Recorded { recorded_effect } => format!("{} is on record", recorded_effect.name),
+            _ => "in doubt: stop".to_owned(),
+        }),
         MachineResponse::Acted(acted) => match acted.results.first().map(|item| &item.result) {
             Some(Ok(state)) => format!("the job is {state}"),
-            Some(Err(refusal)) => refused(refusal),
+            Some(Err(refusal)) => refusal.to_string(),
             None => "nothing".to_owned(),
         },
         MachineResponse::Job(Some(detail)) => format!("the job is {}", detail.job.state),

@@ -18,7 +18,8 @@ pub(crate) use self::request::{MachineRequest, MachineResponse};
 use fencehold_contract::StoreError;
 use fencehold_contract::clock::Clock;
 use fencehold_engine::{
-    Archive, Changes, Engine, Granted, MemoryPersistence, PersistError, Persistence as _, Said,
+    Archive, Changes, Engine, Granted, MemoryPersistence, OutgoingResponse, PersistError, Persistence as _,
+    Said,
 };
 use fencehold_store_file::sim::OwnedDirectory;
 
@@ -44,15 +45,7 @@ impl ReadyResponse {
 pub(crate) struct MachineBatch {
     changes: Changes,
     /// To go out when the changes are kept, and not before.
-    answers: Vec<UnreadResponse>,
-}
-
-/// An answer of which something may still have to be read.
-#[derive(Debug)]
-struct UnreadResponse {
-    ticket: u64,
-    said: Said,
-    granted: Option<Granted>,
+    answers: Vec<OutgoingResponse>,
 }
 
 impl MachineBatch {
@@ -175,12 +168,7 @@ impl Machine {
             return Err(why);
         }
         let (changes, answers) = self.engine.take_batch(true);
-        let unread = |answered: fencehold_engine::OutgoingResponse| UnreadResponse {
-            ticket: answered.ticket,
-            said: answered.result,
-            granted: answered.granted,
-        };
-        Ok(MachineBatch { changes, answers: answers.into_iter().map(unread).collect() })
+        Ok(MachineBatch { changes, answers })
     }
 
     /// Keeps a batch, or makes sure that this machine may answer one that changes nothing.
@@ -214,8 +202,7 @@ impl Machine {
         let now = ahead(now, self.ahead_ms);
         let mut unreadable = None;
         let mut answers = Vec::with_capacity(batch.answers.len());
-        for unread in batch.answers {
-            let UnreadResponse { ticket, said, granted } = unread;
+        for OutgoingResponse { ticket, result: said, granted } in batch.answers {
             let result = match said {
                 Said::ToRead(look) if unreadable.is_none() => {
                     let claims = look.claims();
@@ -237,10 +224,9 @@ impl Machine {
 
     /// The responses of a batch that may or may not have been kept, as far as they can be known without reading.
     pub(crate) fn untold(batch: MachineBatch) -> Vec<ReadyResponse> {
-        let given = |UnreadResponse { ticket, said, granted }| ReadyResponse {
-            ticket,
-            result: untold(said),
-            granted,
+        let given = |OutgoingResponse { ticket, result, granted }| {
+            let result = untold(result);
+            ReadyResponse { ticket, result, granted }
         };
         batch.answers.into_iter().map(given).collect()
     }

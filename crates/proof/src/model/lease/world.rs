@@ -170,6 +170,10 @@ impl LeaseWorld {
         self.ledger.promised.iter().filter(move |(_, _, until_ms)| now_ms < *until_ms)
     }
 
+    pub(super) fn broke(&self, breach: LeaseBreach) -> bool {
+        self.ledger.breach == Some(breach)
+    }
+
     pub(super) fn breach(&mut self, breach: LeaseBreach) {
         self.ledger.breach.get_or_insert(breach);
     }

@@ -512,7 +512,7 @@ pub(super) const SECRETS: [[u8; 16]; 2] = [[0xa7; 16], [0xb9; 16]];
 
 /// Whether neither of the [`SECRETS`] nor its hash is in anything that was shown, in digits or as a list.
 pub(super) fn assert_no_secret_in(shown: &[String]) {
-    let hex = |bytes: &[u8]| bytes.iter().map(|byte| format!("{byte:02x}")).collect::<String>();
+    let hex = |bytes: &[u8]| bytes.iter().map(|byte| format!("{byte:02x}")).collect::<Vec<_>>().concat();
     let list = |bytes: &[u8]| bytes.iter().map(u8::to_string).collect::<Vec<_>>().join(", ");
     for secret in SECRETS {
         let hash = *HoldId::from_random(secret).hash().as_bytes();

@@ -189,7 +189,7 @@ fn a_renewal_that_cuts_the_lease_short_moved_its_deadline() {
     let (key, token) = held();
     let left_ms = key.remaining_ms().unwrap();
     bites(&key, &renewal(1, token), DeadlineMovedEarlier, |wrong| {
-        wrong.deadline = DeadlineChange::LastsMs(left_ms - 1)
+        wrong.deadline = DeadlineChange::LastsMs(left_ms - 1);
     });
 }
 
@@ -198,7 +198,7 @@ fn a_notice_that_cuts_the_lease_short_moved_its_deadline() {
     let (mut key, _) = held();
     key.preempt("urgent", 5, 1_000).unwrap();
     bites(&key, &LeaseCommand::Withdraw, DeadlineMovedEarlier, |wrong| {
-        wrong.deadline = DeadlineChange::LastsMs(1_000)
+        wrong.deadline = DeadlineChange::LastsMs(1_000);
     });
 }
 

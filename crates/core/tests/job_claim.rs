@@ -1,7 +1,5 @@
 //! Claiming a job and keeping the claim.
 
-use std::num::NonZeroU32;
-
 use crate::prelude::*;
 
 fn not_now(job: &mut OneJob) -> JobState {
@@ -140,20 +138,16 @@ fn a_renewal_gives_another_ttl_and_changes_nothing_else() {
 #[test]
 fn a_claim_that_ran_out_is_not_renewed_whether_or_not_anybody_noted_it() {
     let (mut job, by) = OneJob::new().after(|job| job.run_out(1));
-    let over = JobRefusal::Over { token: by.token, outcome: AttemptOutcome::Crashed };
+    let over = over(by, AttemptOutcome::Crashed);
     assert_eq!(job.renew(by), Err(over.clone()));
     job.expire(0).unwrap();
     assert_eq!(job.renew(by), Err(over));
     assert_eq!(job.record.claim, None);
 }
 
-fn with_limit(limit_ms: u32) -> OneJob {
-    OneJob::with(JobOptions { attempt_timeout_ms: NonZeroU32::new(limit_ms), ..terms() })
-}
-
 #[test]
 fn the_time_limit_of_an_attempt_ends_its_renewals() {
-    let (mut job, by) = with_limit(70_000).after(|job| job.claimed(1));
+    let (mut job, by) = OneJob::with_limit(70_000).after(|job| job.claimed(1));
     job.pass(25_000);
     assert_eq!(job.renew(by).unwrap().remaining_ms, TTL_MS);
     job.pass(25_000);
@@ -161,12 +155,12 @@ fn the_time_limit_of_an_attempt_ends_its_renewals() {
     job.pass(19_999);
     assert_eq!(job.renew(by).unwrap().remaining_ms, 1);
     job.pass(1);
-    assert_eq!(job.renew(by), Err(JobRefusal::Over { token: by.token, outcome: AttemptOutcome::TimedOut }));
+    assert_eq!(job.renew(by), Err(over(by, AttemptOutcome::TimedOut)));
 }
 
 #[test]
 fn a_time_limit_below_the_ttl_shortens_the_claim_itself() {
-    let mut job = with_limit(1_000);
+    let mut job = OneJob::with_limit(1_000);
     let claimed = job.ask(&claiming("a", 1));
     let Ok(JobCommandResult::Claimed { remaining_ms, .. }) = claimed else { panic!("{claimed:?}") };
     assert_eq!(remaining_ms, 1_000);
@@ -174,7 +168,7 @@ fn a_time_limit_below_the_ttl_shortens_the_claim_itself() {
 
 #[test]
 fn a_holder_that_dies_before_its_time_limit_crashed_and_did_not_time_out() {
-    let mut job = with_limit(70_000);
+    let mut job = OneJob::with_limit(70_000);
     job.run_out(1);
     assert_eq!(job.expire(0), Ok(JobCommandResult::Expired { how: AttemptOutcome::Crashed }));
     assert_eq!(job.counts(), (0, 1));

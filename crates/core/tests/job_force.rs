@@ -83,12 +83,7 @@ fn of_a_cancellation_and_a_completion_one_wins_and_both_are_told_which() {
 
     let (mut job, by) = OneJob::held();
     assert_eq!(job.cancel(true), Ok(JobState::Cancelled));
-    let stale = JobRefusal::Stale {
-        token: by.token,
-        outcome: Some(AttemptOutcome::Revoked),
-        current_token: job.record.token,
-    };
-    assert_eq!(job.complete(by), Err(stale));
+    assert_eq!(job.complete(by), Err(stale(by, AttemptOutcome::Revoked, job.record.token)));
     assert_eq!(job.state(), JobState::Cancelled);
 }
 
@@ -204,13 +199,8 @@ fn a_holder_that_is_asked_to_yield_learns_for_whom_and_by_when() {
     assert_eq!(job.preempt(0, 50_000), Err(JobRefusal::PriorityTooLow { priority: 0 }));
     job.news();
     job.preempt(5, 50_000).unwrap();
-    let asked = EventData::YieldRequested {
-        token: by.token,
-        contender: owner("contender"),
-        task: Some(task("urgent")),
-        priority: 5,
-        yield_in_ms: 50_000,
-    };
+    let (token, contender, task) = (by.token, owner("contender"), Some(task("urgent")));
+    let asked = EventData::YieldRequested { token, contender, task, priority: 5, yield_in_ms: 50_000 };
     assert_eq!(job.news(), [asked]);
     job.pass(10_000);
     let renewal = job.renew(by).unwrap();
@@ -284,18 +274,12 @@ fn after_an_advance_nothing_from_before_speaks_for_a_job() {
         (live.state(), live.how(), live.counts()),
         (JobState::Queued, AttemptOutcome::Advanced, (0, 0))
     );
-    assert!(matches!(
-        live.complete(by),
-        Err(JobRefusal::Stale { outcome: Some(AttemptOutcome::Advanced), .. })
-    ));
+    assert_eq!(live.complete(by), Err(stale(by, AttemptOutcome::Advanced, live.record.token)));
 
     let (mut crashed, by) = OneJob::new().after(|job| job.crashed(1));
     crashed.newest = Token::new(1 << 32);
     crashed.ask(&JobCommand::Advance).unwrap();
-    assert!(matches!(
-        crashed.complete(by),
-        Err(JobRefusal::Stale { outcome: Some(AttemptOutcome::Crashed), .. })
-    ));
+    assert_eq!(crashed.complete(by), Err(stale(by, AttemptOutcome::Crashed, crashed.record.token)));
     assert_eq!((crashed.state(), crashed.counts()), (JobState::Queued, (0, 1)));
 
     let mut fresh = OneJob::new();

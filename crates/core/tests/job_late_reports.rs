@@ -152,19 +152,11 @@ fn a_completion_after_takeover_is_stale_and_harms_nobody() {
     let (mut job, first) = OneJob::new().after(|job| job.crashed(1));
     let second = job.claimed(2);
     job.news();
-    let stale = JobRefusal::Stale {
-        token: first.token,
-        outcome: Some(AttemptOutcome::Crashed),
-        current_token: second.token,
-    };
+    let stale = stale(first, AttemptOutcome::Crashed, second.token);
     assert_eq!(job.complete(first), Err(stale.clone()));
-    let blocked = EventData::StaleWriteBlocked {
-        token: first.token,
-        current_token: second.token,
-        action: BlockedAction::Complete,
-        outcome: Some(LeaseOutcome::Expired),
-    };
-    assert_eq!(job.news(), [blocked]);
+    let (token, current_token, outcome) = (first.token, second.token, Some(LeaseOutcome::Expired));
+    let action = BlockedAction::Complete;
+    assert_eq!(job.news(), [EventData::StaleWriteBlocked { token, current_token, action, outcome }]);
     assert_eq!(job.renew(first), Err(stale.clone()), "a delayed renewal steals nothing back");
     assert_eq!(job.fail(first), Err(stale.clone()));
     for what in
@@ -182,13 +174,9 @@ fn one_that_speaks_for_a_job_that_has_ended_is_seen() {
     job.complete(by).unwrap();
     job.news();
     assert_eq!(job.fail(by), Err(JobRefusal::Finished { state: JobState::Completed }));
-    let blocked = EventData::StaleWriteBlocked {
-        token: by.token,
-        current_token: by.token,
-        action: BlockedAction::Fail,
-        outcome: Some(LeaseOutcome::Released),
-    };
-    assert_eq!(job.news(), [blocked]);
+    let (token, current_token, outcome) = (by.token, by.token, Some(LeaseOutcome::Released));
+    let action = BlockedAction::Fail;
+    assert_eq!(job.news(), [EventData::StaleWriteBlocked { token, current_token, action, outcome }]);
 }
 
 #[test]
@@ -208,7 +196,7 @@ fn a_failure_after_expiry_counts_as_a_failure_instead_of_a_crash() {
     assert_eq!(job.fail(by), Ok(late(JobState::Scheduled, Some(RETRY_MS))), "said again");
     assert_eq!(job.counts(), (1, 0));
 
-    let (mut quarantined, by) = OneJob::new().after(|job| job.quarantined());
+    let (mut quarantined, by) = OneJob::new().after(OneJob::quarantined);
     assert_eq!(quarantined.fail(by).unwrap().state, JobState::Scheduled);
     assert_eq!(quarantined.counts(), (1, 1));
 
@@ -246,7 +234,7 @@ fn who_is_late_may_leave_a_checkpoint_and_an_outcome_but_begin_nothing() {
         if noted {
             job.expire(0).unwrap();
         }
-        let over = JobRefusal::Over { token: by.token, outcome: AttemptOutcome::Crashed };
+        let over = over(by, AttemptOutcome::Crashed);
         assert_eq!(job.write(by, AttemptWrite::Checkpoint), Ok(JobCommandResult::MayWrite));
         assert_eq!(job.write(by, AttemptWrite::Outcome), Ok(JobCommandResult::MayWrite));
         assert_eq!(job.write(by, AttemptWrite::Intent), Err(over.clone()));
@@ -265,11 +253,7 @@ fn nobody_is_late_after_the_job_has_failed_or_was_called_off() {
     for say in [OneJob::complete, OneJob::fail] {
         assert_eq!(say(&mut failed, by), Err(JobRefusal::Finished { state: JobState::Failed }));
     }
-    assert_eq!(
-        failed.renew(by),
-        Err(JobRefusal::Over { token: by.token, outcome: AttemptOutcome::TimedOut }),
-        "it learns why"
-    );
+    assert_eq!(failed.renew(by), Err(over(by, AttemptOutcome::TimedOut)), "it learns why");
 
     let (mut cancelled, by) = OneJob::new().after(|job| job.crashed(1));
     cancelled.cancel(false).unwrap();
@@ -287,10 +271,7 @@ fn nobody_is_late_after_an_operators_retry() {
         let mut job = OneJob::new();
         let by = if quarantined { job.quarantined() } else { job.crashed(1) };
         assert_eq!(job.retry(), Ok(JobCommandResult::Retried));
-        assert!(matches!(
-            job.complete(by),
-            Err(JobRefusal::Stale { outcome: Some(AttemptOutcome::Crashed), .. })
-        ));
+        assert_eq!(job.complete(by), Err(stale(by, AttemptOutcome::Crashed, job.record.token)));
         assert_eq!((job.state(), job.counts()), (JobState::Queued, (0, 0)));
     }
 }

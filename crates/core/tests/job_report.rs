@@ -52,7 +52,7 @@ fn a_renewal_that_arrives_after_the_end_of_its_attempt_revives_nothing() {
 fn a_completion_after_a_failure_is_refused() {
     let (mut job, by) = OneJob::held();
     job.fail(by).unwrap();
-    assert_eq!(job.complete(by), Err(JobRefusal::Over { token: by.token, outcome: AttemptOutcome::Failed }));
+    assert_eq!(job.complete(by), Err(over(by, AttemptOutcome::Failed)));
     assert_eq!(job.record.state, JobState::Scheduled);
 }
 
@@ -162,7 +162,7 @@ fn an_attempt_in_doubt_stops_for_a_person() {
     assert_eq!(job.stop_at_intent(by), Ok(reported(JobState::InDoubt, None)));
     assert_eq!(job.stop_at_intent(by), Ok(reported(JobState::InDoubt, None)));
     assert!(job.record.attempts()[0].error.as_deref().unwrap().contains("charge"));
-    assert_eq!(job.complete(by), Err(JobRefusal::Over { token: by.token, outcome: AttemptOutcome::InDoubt }));
+    assert_eq!(job.complete(by), Err(over(by, AttemptOutcome::InDoubt)));
     assert_eq!(job.counts(), (0, 0));
 }
 
@@ -180,7 +180,7 @@ fn a_live_holder_may_write_everything_and_one_that_is_over_nothing() {
     let (mut job, by) = OneJob::held();
     job.hand_back(by).unwrap();
     for what in all {
-        let over = JobRefusal::Over { token: by.token, outcome: AttemptOutcome::Released };
+        let over = over(by, AttemptOutcome::Released);
         assert_eq!(job.write(by, what), Err(over), "{what:?}");
     }
 }
@@ -195,36 +195,27 @@ fn every_wrong_speaker_has_its_own_error() {
 
     let wrong_hold = AttemptProof { hash: hold(3), token };
     assert_eq!(job.complete(wrong_hold), Err(JobRefusal::WrongHoldId { token }));
-    assert_eq!(
-        job.complete(AttemptProof { hash: hold(3), ..first }),
-        Err(JobRefusal::WrongHoldId { token: first.token })
-    );
-    let other = fencehold_core::Token::new(first.token.get() + 2);
+    let wrong_hold = AttemptProof { hash: hold(3), ..first };
+    assert_eq!(job.complete(wrong_hold), Err(JobRefusal::WrongHoldId { token: first.token }));
+    let other = Token::new(first.token.get() + 2);
     assert_eq!(
         job.complete(AttemptProof { token: other, ..by }),
         Err(JobRefusal::WrongJob { token: other, job_id: None }),
         "a token between this job's own"
     );
-    let above = fencehold_core::Token::new(token.get() + 1);
+    let above = Token::new(token.get() + 1);
     assert_eq!(
         job.complete(AttemptProof { token: above, ..by }),
         Err(JobRefusal::StoreRewound { token: above, current_token: token })
     );
-    assert_eq!(
-        job.complete(first),
-        Err(JobRefusal::Stale {
-            token: first.token,
-            outcome: Some(AttemptOutcome::Released),
-            current_token: token
-        })
-    );
+    assert_eq!(job.complete(first), Err(stale(first, AttemptOutcome::Released, token)));
     job.renew(by).unwrap();
 }
 
 #[test]
 fn a_rewound_store_is_an_alarm() {
     let (mut job, by) = OneJob::held();
-    let shown = fencehold_core::Token::new(by.token.get() + 9);
+    let shown = Token::new(by.token.get() + 9);
     job.renew(AttemptProof { token: shown, ..by }).unwrap_err();
     assert_eq!(job.facts, [EventData::StoreRewound { token: shown, current_token: by.token }]);
 }
@@ -244,7 +235,7 @@ fn of_many_attempts_the_last_ones_are_remembered_and_an_old_one_is_still_stale()
     let current = job.record.token;
     let stale = JobRefusal::Stale { token: attempts[0].token, outcome: None, current_token: current };
     assert_eq!(job.complete(attempts[0]), Err(stale));
-    let between = fencehold_core::Token::new(attempts[39].token.get() - 1);
+    let between = Token::new(attempts[39].token.get() - 1);
     let other = JobRefusal::WrongJob { token: between, job_id: None };
     assert_eq!(job.complete(AttemptProof { token: between, ..attempts[39] }), Err(other));
 }

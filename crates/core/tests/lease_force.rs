@@ -155,14 +155,16 @@ fn a_sweep_notes_when_the_time_was_up_and_not_when_it_came_by() {
     key.pass(900);
     key.news();
 
-    assert_eq!(key.expire(), expired(token, LeaseOutcome::Expired));
+    assert_eq!(key.expire(), Ok(expired(token, LeaseOutcome::Expired)));
 
     assert_eq!(key.last_ending().at, ran_out_at);
     assert!(key.is_free());
-    assert!(matches!(
-        key.facts[..],
-        [EventData::LeaseEnded { outcome: LeaseOutcome::Expired, by: None, reason: None, .. }]
-    ));
+    let outcome = LeaseOutcome::Expired;
+    let task = Some(task("run-42"));
+    assert_eq!(
+        key.facts,
+        [EventData::LeaseEnded { token, owner: owner("a"), task, outcome, by: None, reason: None }]
+    );
 }
 
 #[test]

@@ -9,19 +9,10 @@ fn the_holder_learns_at_its_next_renewal_for_whom_and_by_when() {
     key.news();
 
     assert_eq!(key.preempt("urgent", 5, 60_000), Ok(60_000));
-    let notice = YieldRequest {
-        contender: owner("urgent"),
-        task: Some(task("urgent")),
-        priority: 5,
-        yield_in_ms: 50_000,
-    };
-    let asked = EventData::YieldRequested {
-        token,
-        contender: owner("urgent"),
-        task: Some(task("urgent")),
-        priority: 5,
-        yield_in_ms: 60_000,
-    };
+    let (contender, task, priority) = (owner("urgent"), Some(task("urgent")), 5);
+    let notice =
+        YieldRequest { contender: contender.clone(), task: task.clone(), priority, yield_in_ms: 50_000 };
+    let asked = EventData::YieldRequested { token, contender, task, priority, yield_in_ms: 60_000 };
     assert_eq!(key.facts, [asked]);
 
     key.pass(10_000);
@@ -86,7 +77,7 @@ fn a_holder_that_dies_before_its_yield_time_has_expired() {
     let (mut key, token) = OneKey::held();
     key.preempt("urgent", 5, 60_000).unwrap();
     key.pass(80_000);
-    assert_eq!(key.expire(), expired(token, LeaseOutcome::Expired), "a crash is a crash");
+    assert_eq!(key.expire(), Ok(expired(token, LeaseOutcome::Expired)), "a crash is a crash");
 }
 
 #[test]
@@ -95,7 +86,7 @@ fn a_holder_at_the_end_of_its_age_has_aged_out_whoever_asked() {
     let token = key.granted(ask_with_max_age("a", 1, 20_000));
     key.preempt("urgent", 5, 1_000).unwrap();
     key.pass(20_000);
-    assert_eq!(key.expire(), expired(token, LeaseOutcome::AgedOut));
+    assert_eq!(key.expire(), Ok(expired(token, LeaseOutcome::AgedOut)));
 }
 
 #[test]
@@ -172,7 +163,7 @@ fn a_notice_that_is_withdrawn_leaves_the_holder_its_full_ttl() {
     let renewal = key.renew(1, token).unwrap();
     assert_eq!((renewal.remaining_ms, renewal.yield_request), (TTL_MS, None));
     key.pass(TTL_MS);
-    assert_eq!(key.expire(), expired(token, LeaseOutcome::Expired));
+    assert_eq!(key.expire(), Ok(expired(token, LeaseOutcome::Expired)));
 }
 
 #[test]
@@ -192,5 +183,5 @@ fn a_withdrawal_after_the_end_does_not_rewrite_how_it_ended() {
     key.preempt("urgent", 5, 10_000).unwrap();
     key.pass(TTL_MS);
     key.withdraw().unwrap();
-    assert_eq!(key.expire(), expired(token, LeaseOutcome::Yielded));
+    assert_eq!(key.expire(), Ok(expired(token, LeaseOutcome::Yielded)));
 }

@@ -52,7 +52,8 @@ mod prelude {
     pub(crate) use fencehold_core::{BlockedAction, EventData, Reason, Refusal, Timestamp, Token};
 
     pub(crate) use crate::support::job::{
-        OneJob, RETRY_MS, cancelling, claiming, failing, late, operator, preempting, reason, reported, terms,
+        OneJob, RETRY_MS, cancelling, claiming, failing, late, operator, over, preempting, reason, reported,
+        stale, terms,
     };
     pub(crate) use crate::support::job_model::JobModel;
     pub(crate) use crate::support::model::LeaseModel;

@@ -2,7 +2,6 @@
 
 use std::pin::Pin;
 use std::sync::Arc;
-use std::task::{Context, Poll, Waker};
 
 use fencehold_contract::clock::ManualClock;
 use fencehold_contract::{
@@ -12,6 +11,8 @@ use fencehold_core::limits::WAITERS_PER_KEY_MAX;
 use fencehold_core::{HoldId, Key, Namespace, Owner};
 use fencehold_engine::MemoryStore;
 use fencehold_test_store::block_on;
+
+use crate::look;
 
 type AcquireResult<'a> = Pin<Box<dyn Future<Output = Result<AcquiredLease, StoreError>> + Send + 'a>>;
 
@@ -62,13 +63,6 @@ impl Waiters {
         let hold = HoldRef { key: self.key.clone(), hold_id: hold, token: acquired.grant.token };
         let answers = block_on(self.store.release(&self.call, vec![hold])).unwrap();
         assert_eq!(answers, [Ok(ReleasedLease { key: self.key.clone(), token: acquired.grant.token })]);
-    }
-}
-
-fn look(answer: &mut AcquireResult<'_>) -> Option<Result<AcquiredLease, StoreError>> {
-    match answer.as_mut().poll(&mut Context::from_waker(Waker::noop())) {
-        Poll::Ready(answer) => Some(answer),
-        Poll::Pending => None,
     }
 }
 

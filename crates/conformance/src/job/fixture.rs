@@ -436,6 +436,7 @@ pub(super) fn failed() -> Report {
     Report::Fail { error: "no route to host".to_owned(), retry_in_ms: None, permanent: false }
 }
 
+#[expect(clippy::unnecessary_wraps, reason = "reads like the field of a job that it is")]
 pub(super) fn unique(key: &str, window_ms: u64) -> Option<Unique> {
     Some(Unique { key: UniqueKey::new(key).expect("a unique key"), window_ms })
 }

@@ -148,10 +148,8 @@ pub(super) fn one_who_waits_for_a_job_is_told_its_end(g: &Fixture) {
     }
     let at_once = g.start_wait(work.job.id, 600_000).answer().expect("an answer").expect("a job");
     assert_eq!(at_once.job.state, JobState::Completed, "it is there already");
-    assert!(
-        g.start_wait(fresh_id().0, 600_000).answer().expect("an answer").is_none(),
-        "an unknown job is not waited for"
-    );
+    let unknown = g.start_wait(fresh_id().0, 600_000).answer().expect("an answer");
+    assert!(unknown.is_none(), "an unknown job is not waited for");
 }
 
 /// A waiter is notified too when only a person can help: a quarantined job or one in doubt waits for no one else.

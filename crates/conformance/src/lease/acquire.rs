@@ -16,11 +16,8 @@ pub(super) fn a_grant_says_how_long_it_lasts(g: &Fixture) {
     let request = g.ask("k", "A");
     let acquired = g.acquire(request).expect("a free key");
     assert_eq!(acquired.key, key("k"));
-    assert!(
-        acquired.waited_ms < g.ttl_ms() / 3,
-        "nothing was in the way, but it waited {} ms",
-        acquired.waited_ms
-    );
+    let waited_ms = acquired.waited_ms;
+    assert!(waited_ms < g.ttl_ms() / 3, "nothing was in the way, but it waited {waited_ms} ms");
     assert!(!acquired.grant.resumed);
     assert_eq!(acquired.grant.remaining_ms, g.ttl_ms());
     assert!(acquired.grant.token.get() >= 1);

@@ -19,6 +19,12 @@ fn asked_by(g: &Fixture) -> Option<String> {
         .map(|notice| notice.contender.to_string())
 }
 
+/// By when the holder learns that it should yield, at a renewal.
+fn yield_in_ms(g: &Fixture, held: &HeldLease) -> u64 {
+    let renewal = g.renew(held).expect("a live lease");
+    renewal.yield_request.expect("a time to yield").yield_in_ms
+}
+
 /// The holder learns at its next renewal that it should yield, for whom and by when.
 pub(super) fn a_holder_learns_at_its_renewal_for_whom_and_by_when(g: &Fixture) {
     let within_ms = g.ttl_ms() * 2;
@@ -142,10 +148,8 @@ pub(super) fn a_notice_is_withdrawn_when_its_contender_no_longer_waits(g: &Fixtu
     let request = contend(g, "B", 1, 1_000);
     let waiting = g.stand_in_line(request.clone());
     assert_eq!(asked_by(g).as_deref(), Some("B"));
-    assert!(
-        g.try_with(AcquireLeaseRequest { wait_ms: 0, hold_id_age_ms: 1, ..request })
-            .is_err()
-    );
+    let tried = g.try_with(AcquireLeaseRequest { wait_ms: 0, hold_id_age_ms: 1, ..request });
+    assert!(tried.is_err());
     assert_eq!(g.waiters("k"), 0);
     drop(waiting);
     assert_eq!(asked_by(g), None);
@@ -173,33 +177,18 @@ pub(super) fn the_time_to_yield_counts_from_when_the_contender_came(g: &Fixture)
     g.pass(g.ttl_ms());
     higher.leave();
     until("the next one's turn", || asked_by(g).as_deref() == Some("B"));
-    let yield_in_ms = g
-        .renew(&a)
-        .expect("a live lease")
-        .yield_request
-        .as_ref()
-        .map(|asked| asked.yield_in_ms)
-        .expect("a time to yield");
-    g.assert_ms("the time to yield", yield_in_ms, g.ttl_ms() * 3);
+    g.assert_ms("the time to yield", yield_in_ms(g, &a), g.ttl_ms() * 3);
 }
 
 /// A higher contender that comes later may ask for it sooner, but does not put off what was promised.
 pub(super) fn a_higher_contender_does_not_put_off_the_time_to_yield(g: &Fixture) {
     let a = g.take_with(AcquireLeaseRequest { ttl_ms: g.ttl_ms() * 10, ..g.ask("k", "A") });
-    let yield_in_ms = || {
-        g.renew(&a)
-            .expect("a live lease")
-            .yield_request
-            .as_ref()
-            .map(|asked| asked.yield_in_ms)
-            .expect("a time to yield")
-    };
     let _first = in_line(g, "B", 2, g.ttl_ms() * 4);
     let _patient = in_line(g, "C", 5, g.ttl_ms() * 8);
     assert_eq!(asked_by(g).as_deref(), Some("C"));
-    g.assert_ms("as the first was promised", yield_in_ms(), g.ttl_ms() * 4);
+    g.assert_ms("as the first was promised", yield_in_ms(g, &a), g.ttl_ms() * 4);
     let _hasty = in_line(g, "D", 7, g.ttl_ms() * 2);
-    g.assert_ms("as the highest asks", yield_in_ms(), g.ttl_ms() * 2);
+    g.assert_ms("as the highest asks", yield_in_ms(g, &a), g.ttl_ms() * 2);
 }
 
 /// A contender for several keys asks on all of them, and its notices go when it has one.

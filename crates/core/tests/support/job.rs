@@ -1,6 +1,8 @@
 //! One job in the smallest store there can be: a record, a deadline, the store's newest token and clocks that the test
 //! moves.
 
+use std::num::NonZeroU32;
+
 use fencehold_core::job::{
     AttemptOutcome, AttemptProof, AttemptRenewal, AttemptWrite, JobCommand, JobCommandResult, JobDecision,
     JobOptions, JobRecord, JobRefusal, JobStanding, JobState, ReportedAttempt, decide,
@@ -42,6 +44,11 @@ impl OneJob {
     /// A job that was just enqueued in a store that has given 100 tokens to others.
     pub(crate) fn new() -> Self {
         OneJob::with(terms())
+    }
+
+    /// The same with a time limit for every attempt.
+    pub(crate) fn with_limit(limit_ms: u32) -> Self {
+        OneJob::with(JobOptions { attempt_timeout_ms: NonZeroU32::new(limit_ms), ..terms() })
     }
 
     pub(crate) fn with(terms: JobOptions) -> Self {
@@ -283,4 +290,14 @@ pub(crate) fn reported(state: JobState, again_in_ms: Option<u64>) -> ReportedAtt
 /// The answer to a report that came after the claim had run out.
 pub(crate) fn late(state: JobState, again_in_ms: Option<u64>) -> ReportedAttempt {
     ReportedAttempt { state, retry_in_ms: again_in_ms, late: true }
+}
+
+/// What an attempt learns after which the job went on.
+pub(crate) fn stale(by: AttemptProof, how: AttemptOutcome, current_token: Token) -> JobRefusal {
+    JobRefusal::Stale { token: by.token, outcome: Some(how), current_token }
+}
+
+/// What an attempt learns that is over, and after which nothing went on.
+pub(crate) fn over(by: AttemptProof, how: AttemptOutcome) -> JobRefusal {
+    JobRefusal::Over { token: by.token, outcome: how }
 }

@@ -221,8 +221,8 @@ pub(crate) fn revocation(only_token: Option<Token>) -> LeaseCommand {
 }
 
 /// The answer to a sweep that has found a lease over.
-pub(crate) fn expired(token: Token, how: LeaseOutcome) -> Result<LeaseCommandResult, Refusal> {
-    Ok(LeaseCommandResult::Expired { token, how })
+pub(crate) fn expired(token: Token, how: LeaseOutcome) -> LeaseCommandResult {
+    LeaseCommandResult::Expired { token, how }
 }
 
 /// What the holder of an ended lease learns, by whom included.

@@ -173,10 +173,9 @@ fn an_operation_that_one_of_two_sendings_takes_is_kept() {
     let _gone = send(handle, StoreRequest::Job(JobRequest::BeginOperation(begin.clone())), false);
     let again = send(handle, StoreRequest::Job(JobRequest::BeginOperation(begin)), true);
     drop(open);
-    let begun = again.recv_timeout(LONG).unwrap();
-    let begun =
-        assert_matches!(begun, Ok(StoreResponse::Job(JobResponse::BegunOperation(Ok(begun)))) => begun);
-    assert_matches!(begun.operation, OperationStatus::Started { .. });
+    let told = again.recv_timeout(LONG).unwrap();
+    let told = assert_matches!(told, Ok(StoreResponse::Job(JobResponse::BegunOperation(Ok(told)))) => told);
+    assert_matches!(told.operation, OperationStatus::Started { .. });
     let job = answer(handle, StoreRequest::Job(JobRequest::Get(id)));
     let detail = assert_matches!(job, Ok(StoreResponse::Job(JobResponse::Job(Some(detail)))) => detail);
     assert_eq!(detail.job.state, JobState::Running);

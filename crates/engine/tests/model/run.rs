@@ -3,7 +3,6 @@
 use std::collections::BTreeMap;
 use std::pin::Pin;
 use std::sync::Arc;
-use std::task::{Context, Poll, Waker};
 
 use fencehold_contract::clock::{Clock, ManualClock};
 use fencehold_contract::{
@@ -18,6 +17,7 @@ use fencehold_test_store::block_on;
 
 use super::state::{Model, State};
 use super::step::{Step, Terms};
+use crate::look;
 
 type StoreResult = Result<AcquiredLease, StoreError>;
 type PendingAcquire = Pin<Box<dyn Future<Output = StoreResult> + Send>>;
@@ -361,13 +361,6 @@ impl ModelRun {
     fn hold(&self, ask: usize) -> HoldRef {
         let State::Granted { key, token } = self.model.asks[ask].state else { panic!("never granted") };
         HoldRef { key: key_of(key), hold_id: hold_of(ask), token: Token::new(token) }
-    }
-}
-
-fn look(asked: &mut PendingAcquire) -> Option<StoreResult> {
-    match asked.as_mut().poll(&mut Context::from_waker(Waker::noop())) {
-        Poll::Ready(answer) => Some(answer),
-        Poll::Pending => None,
     }
 }
 

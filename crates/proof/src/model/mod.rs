@@ -59,10 +59,10 @@ impl fmt::Display for ModelResult {
     }
 }
 
+type Condition<M> = fn(&M, &<M as Model>::State) -> bool;
+
 /// What must hold in every state, by name.
-fn always<M: Model, const N: usize>(
-    properties: [(&'static str, fn(&M, &M::State) -> bool); N],
-) -> Vec<Property<M>> {
+fn always<M: Model, const N: usize>(properties: [(&'static str, Condition<M>); N]) -> Vec<Property<M>> {
     properties.map(|(name, holds)| Property::always(name, holds)).into()
 }
 

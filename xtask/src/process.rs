@@ -5,11 +5,11 @@ use std::process::{Command, Stdio};
 
 use crate::workspace;
 
-/// The cargo that runs xtask, at the root of the workspace. It is not told what that one says of xtask itself: build scripts
+/// The cargo that runs xtask, at the root of the workspace, with `words` as a person types them. It is not told what that one says of xtask itself: build scripts
 /// that look at such variables would run anew, and half of the workspace after them, whenever xtask and a plain cargo take turns.
-pub(crate) fn cargo(args: &[&str]) -> Command {
+pub(crate) fn cargo(words: &str) -> Command {
     let mut command = Command::new(std::env::var_os("CARGO").unwrap_or_else(|| "cargo".into()));
-    command.args(args).current_dir(workspace::root());
+    command.args(words.split(' ')).current_dir(workspace::root());
     let of_xtask = |name: &str| name.starts_with("CARGO_PKG_") || name.starts_with("CARGO_MANIFEST_");
     for (name, _) in std::env::vars_os().filter(|(name, _)| name.to_str().is_some_and(of_xtask)) {
         command.env_remove(name);
@@ -27,9 +27,26 @@ pub(crate) fn run(command: &mut Command) -> Result<(), String> {
     if status.success() { Ok(()) } else { Err(format!("`{shown}` ended with {status}")) }
 }
 
+/// What `command` prints, which must succeed. Not shown: it is asked for xtask's own sake.
+pub(crate) fn output(command: &mut Command) -> Result<String, String> {
+    let shown = shown(command);
+    let output = command
+        .output()
+        .map_err(|error| format!("`{shown}` cannot be started: {error}"))?;
+    if !output.status.success() {
+        return Err(format!("`{shown}` failed: {}", String::from_utf8_lossy(&output.stderr)));
+    }
+    Ok(String::from_utf8_lossy(&output.stdout).into_owned())
+}
+
+/// What git prints, at the root of the workspace.
+pub(crate) fn git(args: &[&str]) -> Result<String, String> {
+    output(Command::new("git").args(args).current_dir(workspace::root()))
+}
+
 /// Says in one sentence what to install if `cargo SUBCOMMAND` is missing; cargo's own message speaks of typing errors.
 pub(crate) fn need_subcommand(subcommand: &str, how_to_install: &str) -> Result<(), String> {
-    let mut probe = cargo(&[subcommand, "--version"]);
+    let mut probe = cargo(&format!("{subcommand} --version"));
     let answer = probe.stdin(Stdio::null()).stdout(Stdio::null()).stderr(Stdio::null()).status();
     if answer.is_ok_and(|status| status.success()) {
         return Ok(());

@@ -5,6 +5,6 @@ use crate::process;
 const SEQUENCES: &str = "20000";
 
 pub(crate) fn run() -> Result<(), String> {
-    let args = ["test", "-p", "fencehold-store-postgres", "--all-features", "--test", "postgres", "alike::"];
-    process::run(process::cargo(&args).env("FENCEHOLD_ALIKE_SEQUENCES", SEQUENCES))
+    let words = "test -p fencehold-store-postgres --all-features --test postgres alike::";
+    process::run(process::cargo(words).env("FENCEHOLD_ALIKE_SEQUENCES", SEQUENCES))
 }

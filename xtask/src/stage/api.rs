@@ -2,8 +2,7 @@
 //!
 //! A merge counts as one change, with all that it brings. In a copy of the sources without a history there is nothing to check.
 
-use std::process::Command;
-
+use crate::process::git;
 use crate::workspace;
 
 const DOCUMENT: &str = "crates/server/src/http/openapi.json";
@@ -25,28 +24,10 @@ pub(crate) fn run() -> Result<(), String> {
         String::new()
     } else {
         let range = format!("{SINCE}..HEAD");
-        git(&[
-            "log",
-            "--first-parent",
-            "-m",
-            "--format=commit %h",
-            "--name-only",
-            &range,
-            "--",
-            DOCUMENT,
-            CHANGELOG,
-        ])?
+        let names_of = ["log", "--first-parent", "-m", "--format=commit %h", "--name-only", &range];
+        git(&[&names_of[..], &["--", DOCUMENT, CHANGELOG]].concat())?
     };
     judge(&log, &git(&["diff", "HEAD", "--name-only", "--", DOCUMENT, CHANGELOG])?)
-}
-
-fn git(args: &[&str]) -> Result<String, String> {
-    let output = Command::new("git").args(args).current_dir(workspace::root()).output();
-    let output = output.map_err(|error| format!("git cannot be started: {error}"))?;
-    if !output.status.success() {
-        return Err(format!("`git {}` failed: {}", args[0], String::from_utf8_lossy(&output.stderr)));
-    }
-    Ok(String::from_utf8_lossy(&output.stdout).into_owned())
 }
 
 /// Looks at which of the two files each commit changed, and which of them are changed since.

@@ -13,6 +13,7 @@ use std::process::{Command, ExitStatus, Stdio};
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::Instant;
 
+use super::docs;
 use crate::edit::{Bug, Edits};
 use crate::{process, workspace};
 
@@ -61,14 +62,8 @@ const NAMED: [Layer; 2] = [
 ];
 
 /// `cargo test` for all layers of tests: with other packages, cargo would choose other features and build them again.
-const TEST: [&str; 6] = [
-    "test",
-    "--package=fencehold-core",
-    "--package=fencehold-contract",
-    "--package=fencehold-engine",
-    "--package=fencehold-store-file",
-    "--package=fencehold-stores",
-];
+const TEST: &str = "test --package=fencehold-core --package=fencehold-contract --package=fencehold-engine \
+                    --package=fencehold-store-file --package=fencehold-stores";
 
 /// The signal that cannot be ignored.
 const SIGKILL: i32 = 9;
@@ -192,14 +187,9 @@ impl Copy {
     /// Brings the copy up to date. What has not changed is not written: cargo would build it again.
     fn write(&self, edited: &BTreeMap<String, String>) -> Result<(), String> {
         let root = workspace::root();
-        let mut git = Command::new("git");
-        git.args(["ls-files", "-z", "--cached", "--others", "--exclude-standard"])
-            .current_dir(root);
-        let listed = git.output().map_err(|error| format!("git cannot be started: {error}"))?;
-        let listed = String::from_utf8_lossy(&listed.stdout).into_owned();
         let mut paths: BTreeSet<&str> = edited.keys().map(String::as_str).collect();
-        // One that was deleted and not committed is still listed.
-        paths.extend(listed.split_terminator('\0').filter(|path| root.join(path).is_file()));
+        let committed = docs::committed(root)?;
+        paths.extend(committed.iter().filter_map(|path| path.to_str()));
         for path in &paths {
             let to = self.source().join(path);
             let bytes = match edited.get(*path) {
@@ -219,8 +209,8 @@ impl Copy {
     }
 
     /// A cargo in the copy, with a target folder of its own: the copy's programs must never be taken for the real ones.
-    fn cargo(&self, args: &[&str]) -> Command {
-        let mut cargo = process::cargo(args);
+    fn cargo(&self, words: &str) -> Command {
+        let mut cargo = process::cargo(words);
         cargo
             .current_dir(self.source())
             .env("CARGO_TARGET_DIR", self.folder.join("target"));
@@ -230,20 +220,10 @@ impl Copy {
 
     /// Builds all, first: else what does not compile would pass for a bug that was noticed.
     fn build(&self, layers: &[&Layer]) -> Result<(), String> {
-        let proof = [
-            "build",
-            "--profile",
-            "proof",
-            "-p",
-            "fencehold-proof",
-            "--features",
-            "layers",
-            "--bin",
-            "proof",
-        ];
-        process::run(&mut self.cargo(&proof))?;
+        let words = "build --profile proof -p fencehold-proof --features layers --bin proof";
+        process::run(&mut self.cargo(words))?;
         for (args, _) in layers.iter().filter_map(|layer| layer.tests) {
-            process::run(self.cargo(&TEST).arg("--no-run").args(args))?;
+            process::run(self.cargo(TEST).arg("--no-run").args(args))?;
         }
         Ok(())
     }
@@ -274,7 +254,7 @@ impl Copy {
                 proof
             }
             Some((args, for_tests)) => {
-                let mut cargo = self.cargo(&TEST);
+                let mut cargo = self.cargo(TEST);
                 cargo.args(args).arg("--").args(for_tests);
                 cargo
             }

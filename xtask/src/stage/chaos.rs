@@ -3,16 +3,6 @@
 use crate::process;
 
 pub(crate) fn run() -> Result<(), String> {
-    let args = [
-        "test",
-        "--package",
-        "fencehold",
-        "--all-features",
-        "--test",
-        "client",
-        "--",
-        "--nocapture",
-        "chaos::",
-    ];
-    process::run(process::cargo(&args).env("FENCEHOLD_CHAOS_SECONDS", "60"))
+    let words = "test --package fencehold --all-features --test client -- --nocapture chaos::";
+    process::run(process::cargo(words).env("FENCEHOLD_CHAOS_SECONDS", "60"))
 }

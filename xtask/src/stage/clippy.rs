@@ -4,6 +4,5 @@ use crate::process;
 
 pub(crate) fn run() -> Result<(), String> {
     process::need_subcommand("clippy", "rustup component add clippy")?;
-    let args = ["clippy", "--workspace", "--all-targets", "--all-features", "--", "-D", "warnings"];
-    process::run(&mut process::cargo(&args))
+    process::run(&mut process::cargo("clippy --workspace --all-targets --all-features -- -D warnings"))
 }

@@ -4,9 +4,8 @@
 use crate::process;
 
 pub(crate) fn run() -> Result<(), String> {
-    let args = ["test", "--workspace", "--all-features", "--test", "client", "--", "--nocapture"];
     let seconds = std::env::var("FENCEHOLD_CHAOS_SECONDS").unwrap_or_else(|_| "600".to_owned());
-    let mut tests = process::cargo(&args);
+    let mut tests = process::cargo("test --workspace --all-features --test client -- --nocapture");
     tests.args(["chaos::whatever_dies_or_stalls", "chaos::on_postgres"]);
     process::run(tests.env("FENCEHOLD_CHAOS_SECONDS", seconds).env("FENCEHOLD_CHAOS_CLOCKS", "1"))
 }

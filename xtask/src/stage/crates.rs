@@ -18,7 +18,7 @@ const MAY_USE: &[(&str, &str)] = &[
     ("store-remote", "contract core net"),
     ("stores", "contract engine store-etcd store-file store-object store-postgres store-remote"),
     ("test-store", "contract core"),
-    ("test-servers", "contract"),
+    ("test-servers", "contract core test-store"),
     ("conformance", "contract core test-store"),
     ("client", "contract core engine store-file store-object stores"),
     ("server", "contract core"),
@@ -35,22 +35,8 @@ const MAY_USE: &[(&str, &str)] = &[
 ];
 
 pub(crate) fn run() -> Result<(), String> {
-    let args = [
-        "tree",
-        "--workspace",
-        "--all-features",
-        "--depth=1",
-        "--edges=normal,build",
-        "--prefix=depth",
-        "--no-dedupe",
-    ];
-    let listed = process::cargo(&args)
-        .output()
-        .map_err(|error| format!("cargo cannot be started: {error}"))?;
-    if !listed.status.success() {
-        return Err(format!("`cargo tree` failed: {}", String::from_utf8_lossy(&listed.stderr)));
-    }
-    judge(MAY_USE, &String::from_utf8_lossy(&listed.stdout))
+    let words = "tree --workspace --all-features --depth=1 --edges=normal,build --prefix=depth --no-dedupe";
+    judge(MAY_USE, &process::output(&mut process::cargo(words))?)
 }
 
 /// Holds a tree of depth 1, each line of which begins with its depth, against a table.

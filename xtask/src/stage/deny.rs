@@ -7,5 +7,5 @@ use crate::process;
 
 pub(crate) fn run() -> Result<(), String> {
     process::need_subcommand("deny", "cargo install --locked cargo-deny")?;
-    process::run(&mut process::cargo(&["deny", "--workspace", "check", "bans", "licenses", "sources"]))
+    process::run(&mut process::cargo("deny --workspace check bans licenses sources"))
 }

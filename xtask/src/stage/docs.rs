@@ -4,9 +4,8 @@
 use std::collections::{BTreeMap, BTreeSet};
 use std::fs;
 use std::path::{Path, PathBuf};
-use std::process::Command;
 
-use crate::{doc_index, markdown, workspace};
+use crate::{doc_index, markdown, process, workspace};
 
 /// Folders of checkouts and of things beside them: a reader has neither. Split, so that this file may hold them.
 const FOREIGN_PATHS: &[&str] = &[concat!("/wo", "rk/"), concat!("../sha", "red")];
@@ -46,15 +45,10 @@ pub(crate) fn run() -> Result<(), String> {
 
 /// The files that git has or would take, relative to `root`; in a bare copy of the sources, all but what cargo built.
 pub(super) fn committed(root: &Path) -> Result<BTreeSet<PathBuf>, String> {
-    let mut git = Command::new("git");
-    git.args(["ls-files", "-z", "--cached", "--others", "--exclude-standard"])
-        .current_dir(root);
     // Not merely in some repository: an unpacked copy may lie, ignored, inside another checkout.
     if root.join(".git").exists()
-        && let Ok(answer) = git.output()
-        && answer.status.success()
+        && let Ok(names) = process::git(&["ls-files", "-z", "--cached", "--others", "--exclude-standard"])
     {
-        let names = String::from_utf8_lossy(&answer.stdout).into_owned();
         let files = names.split_terminator('\0').map(PathBuf::from);
         // A file that is deleted but not yet committed is still listed.
         return Ok(files.filter(|file| root.join(file).is_file()).collect());

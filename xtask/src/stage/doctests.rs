@@ -3,6 +3,5 @@
 use crate::process;
 
 pub(crate) fn run() -> Result<(), String> {
-    let args = ["test", "--workspace", "--all-features", "--doc", "--no-fail-fast"];
-    process::run(&mut process::cargo(&args))
+    process::run(&mut process::cargo("test --workspace --all-features --doc --no-fail-fast"))
 }

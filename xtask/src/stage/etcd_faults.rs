@@ -6,6 +6,6 @@ use crate::process;
 const ROUNDS: &str = "200";
 
 pub(crate) fn run() -> Result<(), String> {
-    let args = ["test", "--package", "fencehold-store-etcd", "--all-features", "--test", "etcd", "faults::"];
-    process::run(process::cargo(&args).env("FENCEHOLD_ETCD_ROUNDS", ROUNDS))
+    let words = "test --package fencehold-store-etcd --all-features --test etcd faults::";
+    process::run(process::cargo(words).env("FENCEHOLD_ETCD_ROUNDS", ROUNDS))
 }

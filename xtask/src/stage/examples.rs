@@ -15,7 +15,7 @@ pub(crate) fn run() -> Result<(), String> {
         println!("no examples yet");
         return Ok(());
     }
-    process::run(&mut process::cargo(&["build", "--workspace", "--all-features", "--examples"]))?;
+    process::run(&mut process::cargo("build --workspace --all-features --examples"))?;
     let built = workspace::built("debug")?.join("examples");
     let room = ExampleFolder::new()?;
     for name in names {

@@ -4,17 +4,6 @@
 use crate::process;
 
 pub(crate) fn run() -> Result<(), String> {
-    let args = [
-        "test",
-        "-p",
-        "fencehold-cli",
-        "--all-features",
-        "--test",
-        "cli",
-        "--",
-        "faults::",
-        "--nocapture",
-        "--test-threads=1",
-    ];
-    process::run(process::cargo(&args).env("FENCEHOLD_FAULTS", "long"))
+    let words = "test -p fencehold-cli --all-features --test cli -- faults:: --nocapture --test-threads=1";
+    process::run(process::cargo(words).env("FENCEHOLD_FAULTS", "long"))
 }

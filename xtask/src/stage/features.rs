@@ -13,18 +13,12 @@ pub(crate) fn run() -> Result<(), String> {
         let features = features.join(",");
         // Beside all dependencies with all their features: otherwise each choice would build half of them anew. That a feature
         // of the library names the *dependency* that it needs is still checked; whether it names that one's features is not.
-        let args = [
-            "check",
-            "--quiet",
-            "--package=fencehold",
-            "--package=fencehold-dependencies",
-            "--no-default-features",
-            "--features",
-            &features,
-        ];
+        let words =
+            "check --quiet --package=fencehold --package=fencehold-dependencies --no-default-features";
         let shown = if chosen.is_empty() { "no feature".to_owned() } else { chosen.join(" and ") };
         println!("{shown}");
-        let checked = process::cargo(&args)
+        let checked = process::cargo(words)
+            .args(["--features", &features])
             .output()
             .map_err(|error| format!("cargo cannot be started: {error}"))?;
         judge(&shown, &checked)?;

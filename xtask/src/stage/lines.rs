@@ -2,10 +2,9 @@
 //! `FENCEHOLD_LINES_SINCE=COMMIT`, those of a commit too.
 
 use std::collections::BTreeMap;
-use std::process::Command;
 
 use super::shipped;
-use crate::workspace;
+use crate::process::git;
 
 /// Lines of what ships by crate, and lines of everything else: tests, benchmarks, proofs, chores.
 #[derive(Debug, Default, PartialEq, Eq)]
@@ -39,15 +38,6 @@ fn count(commit: &str) -> Result<Lines, String> {
         }
     }
     Ok(lines)
-}
-
-fn git(args: &[&str]) -> Result<String, String> {
-    let output = Command::new("git").args(args).current_dir(workspace::root()).output();
-    let output = output.map_err(|error| format!("git cannot be started: {error}"))?;
-    if !output.status.success() {
-        return Err(format!("`git {}` failed: {}", args.join(" "), String::from_utf8_lossy(&output.stderr)));
-    }
-    Ok(String::from_utf8_lossy(&output.stdout).into_owned())
 }
 
 fn add(lines: &mut Lines, path: &str, text: &str) {

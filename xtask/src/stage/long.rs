@@ -8,8 +8,7 @@ const ROUNDS: usize = 20;
 pub(crate) fn run() -> Result<(), String> {
     for round in 1..=ROUNDS {
         println!("round {round} of {ROUNDS}");
-        let args = ["test", "--workspace", "--all-features", "--tests", "--no-fail-fast"];
-        process::run(&mut process::cargo(&args))?;
+        process::run(&mut process::cargo("test --workspace --all-features --tests --no-fail-fast"))?;
     }
     Ok(())
 }

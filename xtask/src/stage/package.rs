@@ -5,5 +5,5 @@
 use crate::process;
 
 pub(crate) fn run() -> Result<(), String> {
-    process::run(&mut process::cargo(&["package", "--workspace", "--allow-dirty", "--no-verify"]))
+    process::run(&mut process::cargo("package --workspace --allow-dirty --no-verify"))
 }

@@ -18,13 +18,6 @@ pub(crate) fn run() -> Result<(), String> {
 
 /// Builds the program of the benchmarks. Together with `fencehold`, so that the stores in it are built with the same features.
 pub(super) fn build() -> Result<PathBuf, String> {
-    process::run(&mut process::cargo(&[
-        "build",
-        "--release",
-        "-p",
-        "fencehold-cli",
-        "-p",
-        "fencehold-bench",
-    ]))?;
+    process::run(&mut process::cargo("build --release -p fencehold-cli -p fencehold-bench"))?;
     Ok(workspace::built("release")?.join("fencehold-bench"))
 }

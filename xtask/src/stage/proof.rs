@@ -24,8 +24,7 @@ pub(crate) fn run_large() -> Result<(), String> {
 }
 
 fn build() -> Result<(), String> {
-    let args = ["build", "--profile", "proof", "-p", "fencehold-proof", "--bin", "proof"];
-    process::run(&mut process::cargo(&args))
+    process::run(&mut process::cargo("build --profile proof -p fencehold-proof --bin proof"))
 }
 
 fn proof(args: &[&str]) -> Result<(), String> {

@@ -15,7 +15,6 @@ pub(crate) fn run() -> Result<(), String> {
 }
 
 fn play(store: &str) -> Result<(), String> {
-    let run = ["run", "--release", "-p", "fencehold-cli", "--"];
-    let race = ["race", "run", "--all", "--store", store, "--repeat", REPEATS];
-    process::run(&mut process::cargo(&[&run[..], &race[..]].concat()))
+    let mut race = process::cargo("run --release -p fencehold-cli -- race run --all");
+    process::run(race.args(["--store", store, "--repeat", REPEATS]))
 }

@@ -3,6 +3,6 @@
 use crate::process;
 
 pub(crate) fn run() -> Result<(), String> {
-    let args = ["test", "--workspace", "--all-features", "--test", "server", "--", "schemathesis::"];
-    process::run(process::cargo(&args).env("FENCEHOLD_REQUEST_EXAMPLES", "300"))
+    let words = "test --workspace --all-features --test server -- schemathesis::";
+    process::run(process::cargo(words).env("FENCEHOLD_REQUEST_EXAMPLES", "300"))
 }

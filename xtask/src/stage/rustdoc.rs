@@ -3,6 +3,6 @@
 use crate::process;
 
 pub(crate) fn run() -> Result<(), String> {
-    let args = ["doc", "--workspace", "--no-deps", "--all-features"];
-    process::run(process::cargo(&args).env("RUSTDOCFLAGS", "-D warnings"))
+    let words = "doc --workspace --no-deps --all-features";
+    process::run(process::cargo(words).env("RUSTDOCFLAGS", "-D warnings"))
 }

@@ -3,16 +3,6 @@
 use crate::process;
 
 pub(crate) fn run() -> Result<(), String> {
-    let args = [
-        "test",
-        "--release",
-        "--package",
-        "fencehold-store-file",
-        "--test",
-        "file",
-        "--",
-        "same_second::",
-        "--nocapture",
-    ];
-    process::run(process::cargo(&args).env("FENCEHOLD_SAME_SECOND_JOBS", "1000000"))
+    let words = "test --release --package fencehold-store-file --test file -- same_second:: --nocapture";
+    process::run(process::cargo(words).env("FENCEHOLD_SAME_SECOND_JOBS", "1000000"))
 }

@@ -4,11 +4,6 @@
 use crate::process;
 
 pub(crate) fn run() -> Result<(), String> {
-    let targets = ["--test", "file", "--test", "postgres", "--test", "server"];
-    let mut tests = process::cargo(&["test", "--workspace", "--all-features"]);
-    tests
-        .args(targets)
-        .args(["--", "the_matrix_of_"])
-        .env("FENCEHOLD_WRITE_SECURITY", "1");
-    process::run(&mut tests)
+    let words = "test --workspace --all-features --test file --test postgres --test server -- the_matrix_of_";
+    process::run(process::cargo(words).env("FENCEHOLD_WRITE_SECURITY", "1"))
 }

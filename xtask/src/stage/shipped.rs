@@ -13,25 +13,8 @@ const CERTAINLY: (&str, &str) = ("fencehold-stores", "file");
 
 pub(crate) fn run() -> Result<(), String> {
     // Without dependencies of tests, whose features are not those of a build.
-    let args = [
-        "tree",
-        "--locked",
-        "-p",
-        "fencehold-cli",
-        "-e",
-        "normal",
-        "--prefix",
-        "none",
-        "-f",
-        "{p} features: {f}",
-    ];
-    let listed = process::cargo(&args)
-        .output()
-        .map_err(|error| format!("cargo cannot be started: {error}"))?;
-    if !listed.status.success() {
-        return Err(format!("`cargo tree` failed: {}", String::from_utf8_lossy(&listed.stderr)));
-    }
-    judge(&String::from_utf8_lossy(&listed.stdout))
+    let mut tree = process::cargo("tree --locked -p fencehold-cli -e normal --prefix none -f");
+    judge(&process::output(tree.arg("{p} features: {f}"))?)
 }
 
 fn judge(tree: &str) -> Result<(), String> {

@@ -2,33 +2,21 @@
 //! was made. Tests hold the code against those files; this holds the files against their history. In a copy of the sources without a
 //! history there is nothing to hold them against.
 
-use std::path::Path;
-use std::process::Command;
-
+use crate::process::git;
 use crate::workspace;
 
 /// Named after what is stored and its version: `lease.v1.hex`.
 const GOLDENS: &str = ":(glob)crates/*/golden/*.v[0-9]*";
 
 pub(crate) fn run() -> Result<(), String> {
-    let root = workspace::root();
-    if !root.join(".git").exists() {
+    if !workspace::root().join(".git").exists() {
         println!("no history here");
         return Ok(());
     }
     // A file that was only moved is as it was.
     let log = ["log", "--format=commit %h", "--name-only", "-M100%", "--diff-filter=MDT", "--", GOLDENS];
     let now = ["diff", "HEAD", "--name-only", "-M100%", "--diff-filter=MDT", "--", GOLDENS];
-    judge(&git(root, &log)?, &git(root, &now)?)
-}
-
-fn git(root: &Path, args: &[&str]) -> Result<String, String> {
-    let output = Command::new("git").args(args).current_dir(root).output();
-    let output = output.map_err(|error| format!("git cannot be started: {error}"))?;
-    if !output.status.success() {
-        return Err(format!("`git {}` failed: {}", args[0], String::from_utf8_lossy(&output.stderr)));
-    }
-    Ok(String::from_utf8_lossy(&output.stdout).into_owned())
+    judge(&git(&log)?, &git(&now)?)
 }
 
 /// Looks at the files that each commit changed or removed, and at those that are changed or gone since.

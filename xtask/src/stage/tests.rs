@@ -78,10 +78,10 @@ fn run_all(suites: Vec<Suite>) -> Result<(), String> {
 
 /// Builds all of them, and says where they are.
 fn build() -> Result<Vec<Suite>, String> {
-    let args = ["test", "--workspace", "--all-features", "--tests", "--no-run"];
+    let words = "test --workspace --all-features --tests --no-run";
     // Once for people, who see what is wrong; and once more, when there is nothing left to do, for the list.
-    process::run(&mut process::cargo(&args))?;
-    let listed = process::cargo(&args)
+    process::run(&mut process::cargo(words))?;
+    let listed = process::cargo(words)
         .args(["--message-format", "json"])
         .stderr(Stdio::null())
         .output()

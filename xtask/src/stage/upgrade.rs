@@ -13,11 +13,11 @@ pub(crate) fn run() -> Result<(), String> {
     let source = place.join("source");
     unpack(&source)?;
     let built = place.join("built");
-    let args = ["build", "--package", "fencehold-cli", "--bin", "fencehold"];
-    process::run(process::cargo(&args).current_dir(&source).env("CARGO_TARGET_DIR", &built))?;
+    let words = "build --package fencehold-cli --bin fencehold";
+    process::run(process::cargo(words).current_dir(&source).env("CARGO_TARGET_DIR", &built))?;
     let earlier: PathBuf = built.join("debug").join("fencehold");
-    let args = ["test", "--workspace", "--all-features", "--test", "cli", "upgrade::"];
-    process::run(process::cargo(&args).env("FENCEHOLD_EARLIER", earlier))
+    let args = "test --workspace --all-features --test cli upgrade::";
+    process::run(process::cargo(args).env("FENCEHOLD_EARLIER", earlier))
 }
 
 /// The files of the earlier version, as git has them.

@@ -5,13 +5,15 @@ use std::net::TcpListener;
 use std::path::Path;
 use std::process::{Child, Command, Stdio};
 use std::sync::atomic::{AtomicU64, Ordering};
-use std::sync::{Arc, Mutex, PoisonError, mpsc};
+use std::sync::{Arc, Mutex, mpsc};
 use std::thread;
 
 use fencehold_contract::{EtcdUrl, StoreUrl};
 
-use crate::{certificate, until};
+use crate::{certificate, locked, scratch, until};
 
+/// What is killed here is processes, not machines: nothing must be durable.
+const FOLDER: &str = "fencehold-etcd-";
 /// How many members a cluster has.
 pub const MEMBERS: usize = 3;
 
@@ -32,7 +34,7 @@ impl EtcdCluster {
     pub fn start() -> Self {
         let installed = Command::new("etcd").arg("--version").stdout(Stdio::null()).status();
         assert!(installed.is_ok(), "etcd is not on this machine: `cargo xtask servers` installs it");
-        let directory = Arc::new(scratch());
+        let directory = Arc::new(scratch(FOLDER, false));
         let ports = free_ports(2 * MEMBERS);
         let (client_ports, peer_ports) = ports.split_at(MEMBERS);
         let members: Vec<_> = client_ports
@@ -185,7 +187,7 @@ impl SingleMember {
     }
 
     fn start(scheme: &str, more: &[&str]) -> Self {
-        let directory = scratch();
+        let directory = scratch(FOLDER, false);
         let ports = free_ports(2);
         let (port, peer_port) = (ports[0], ports[1]);
         let client = format!("{scheme}://127.0.0.1:{port}");
@@ -240,36 +242,10 @@ fn post(host: &str, path: &str, body: &str) -> Option<String> {
     head.contains(" 200 ").then(|| body.to_owned())
 }
 
-/// A folder for members' data, in memory where there is such a place: what is killed here is processes, not machines.
-///
-/// A cluster that all tests of a process share is never dropped, so its folder stays behind; the next process removes
-/// the folders of processes that are gone.
-fn scratch() -> tempfile::TempDir {
-    const NAME: &str = "fencehold-etcd-";
-    let memory = Path::new("/dev/shm");
-    let place = if memory.is_dir() { memory.to_owned() } else { std::env::temp_dir() };
-    for entry in std::fs::read_dir(&place).unwrap().flatten() {
-        let name = entry.file_name();
-        let pid = name
-            .to_str()
-            .and_then(|name| name.strip_prefix(NAME))
-            .and_then(|rest| rest.split('-').next());
-        if pid.is_some_and(|pid| !Path::new("/proc").join(pid).exists()) {
-            let _ = std::fs::remove_dir_all(entry.path());
-        }
-    }
-    let prefix = format!("{NAME}{}-", std::process::id());
-    tempfile::Builder::new().prefix(&prefix).tempdir_in(place).unwrap()
-}
-
 /// Free ports. They are released all together, so that none comes twice.
 fn free_ports(count: usize) -> Vec<u16> {
     let listeners: Vec<_> = (0..count).map(|_| TcpListener::bind("127.0.0.1:0").unwrap()).collect();
     listeners.iter().map(|listener| listener.local_addr().unwrap().port()).collect()
-}
-
-fn locked<T>(mutex: &Mutex<T>) -> std::sync::MutexGuard<'_, T> {
-    mutex.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
 /// A prefix that no other test of this process uses.

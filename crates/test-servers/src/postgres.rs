@@ -5,11 +5,13 @@ use std::net::TcpListener;
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Stdio};
 use std::sync::atomic::{AtomicU64, Ordering};
-use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError, mpsc};
+use std::sync::{Arc, Mutex, MutexGuard, OnceLock, mpsc};
 use std::thread;
 
 use fencehold_contract::{PostgresUrl, StoreUrl};
 use tokio_postgres::{Client, NoTls, SimpleQueryMessage};
+
+use crate::{locked, scratch};
 
 /// Who serves, where this process is root: PostgreSQL refuses to.
 const SERVES: &str = "postgres";
@@ -42,7 +44,8 @@ impl PostgresServer {
 
     /// The same with more settings, which may name files that are put into its folder.
     pub fn start_with(durable: Durable, more: impl FnOnce(&Path) -> Vec<String>) -> Self {
-        let directory = Arc::new(scratch(durable));
+        let directory = Arc::new(scratch("fencehold-postgres-", durable == Durable::Yes));
+        give_to_server(directory.path());
         let data = directory.path().join("data");
         let made = as_server("initdb")
             .arg("-D")
@@ -279,38 +282,9 @@ fn launch(directory: &Path, port: u16, durable: Durable, more: &[String]) -> Chi
     server.stdout(log.try_clone().unwrap()).stderr(log).spawn().unwrap()
 }
 
-/// A folder for the server's data, in memory where there is such a place and nothing must be durable.
-///
-/// A server that all tests of a process share is never dropped, so its folder stays behind; the next process removes
-/// the folders of processes that are gone.
-fn scratch(durable: Durable) -> tempfile::TempDir {
-    const NAME: &str = "fencehold-postgres-";
-    let memory = Path::new("/dev/shm");
-    let in_memory = durable == Durable::No && memory.is_dir();
-    let place = if in_memory { memory.to_owned() } else { std::env::temp_dir() };
-    for entry in std::fs::read_dir(&place).unwrap().flatten() {
-        let name = entry.file_name();
-        let pid = name
-            .to_str()
-            .and_then(|name| name.strip_prefix(NAME))
-            .and_then(|rest| rest.split('-').next());
-        if pid.is_some_and(|pid| !Path::new("/proc").join(pid).exists()) {
-            let _ = std::fs::remove_dir_all(entry.path());
-        }
-    }
-    let prefix = format!("{NAME}{}-", std::process::id());
-    let directory = tempfile::Builder::new().prefix(&prefix).tempdir_in(place).unwrap();
-    give_to_server(directory.path());
-    directory
-}
-
 /// A port that nothing listens on.
 pub fn free_port() -> u16 {
     TcpListener::bind("127.0.0.1:0").unwrap().local_addr().unwrap().port()
-}
-
-fn locked<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
-    mutex.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
 /// A name for a schema or a database that no other test of this process uses.

@@ -2,74 +2,120 @@
 
 use fencehold_test_store::TestStore as _;
 
-use crate::session::{Calls, Session};
+use crate::session::{Calls, Session, any_of, with_sessions};
 use crate::test_store::PostgresTestStore;
 
-const MANY: u64 = 2_000;
+pub(crate) const MANY: u64 = 2_000;
 /// So many that reading a part of a table looks cheaper than an index.
 const DEEP: u64 = 50_000;
 
-/// A session with its transaction open, in which everything is counted.
-fn counting(test_store: &PostgresTestStore) -> Session {
-    let session = Session::new(test_store);
-    for sql in [&format!("SET search_path = {}", test_store.schema), "SET track_functions = 'all'", "BEGIN"] {
-        session.run(sql).unwrap();
+/// A fresh store, and a session with its transaction open, in which everything is counted.
+fn counting() -> (PostgresTestStore, Session) {
+    let (test_store, _, [session]) = with_sessions();
+    for sql in ["SET track_functions = 'all'", "BEGIN"] {
+        session.value(sql);
     }
-    session
+    (test_store, session)
+}
+
+/// What is called, and how.
+type NamedCall = (&'static str, String);
+
+/// Which of the calls read that many rows of one of the tables, or more. Each is carried out once: before that, it is undone.
+fn dear(session: &Session, calls: &[NamedCall], tables: &[&str], rows: u64) -> Vec<String> {
+    let mut dear = Vec::new();
+    for (what, sql) in calls {
+        for (nth, table) in tables.iter().enumerate() {
+            session.value("SAVEPOINT before");
+            let looks = IndexScans::during(session, table, || drop(session.value(sql)));
+            let read = looks.fetched + looks.read_whole;
+            if read >= rows {
+                dear.push(format!("{what}: {read} rows of {table}"));
+            }
+            session.value(if nth + 1 == tables.len() { "RELEASE before" } else { "ROLLBACK TO before" });
+        }
+    }
+    dear
+}
+
+/// How many entries of all indexes a call reads.
+pub(crate) fn entries_read(session: &Session, sql: &str) -> u64 {
+    let read = "SELECT sum(pg_stat_get_xact_tuples_returned(i.indexrelid)) FROM pg_index i JOIN pg_class c ON c.oid = i.indrelid
+        WHERE c.relnamespace = current_schema()::regnamespace";
+    session.value("BEGIN");
+    let before = session.number(read);
+    session.value(sql);
+    let entries = session.number(read) - before;
+    session.value("COMMIT");
+    entries
+}
+
+/// A claim past those in line. `heads`: where the lanes begin, as far as its client knows.
+pub(crate) fn claim(who: &str, most: u64, heads: &str) -> String {
+    format!(
+        "job_claim('default', ARRAY['q'], ARRAY[1], ARRAY[0]::bigint[], {most}, md5('{who}')::uuid, 'a', 30000, {heads}, NULL, true)
+         WHERE id IS NOT NULL"
+    )
+}
+
+/// Claims and completes many jobs, by 500.
+pub(crate) fn complete_many(session: &Session, round: u64) {
+    for nth in 0..MANY / 500 {
+        let who = format!("{round}/{nth}");
+        let completed = format!(
+            "WITH held AS MATERIALIZED (SELECT array_agg(id) AS ids, array_agg(token) AS tokens FROM {})
+             SELECT cardinality(ids) FROM held, job_complete_batch('default', ids, array_fill(md5('{who}')::uuid, ARRAY[500]), tokens, NULL)",
+            claim(&who, 500, "NULL, NULL")
+        );
+        assert_eq!(session.value(&completed), "500");
+    }
 }
 
 #[test]
 fn an_acquire_asks_no_key_but_its_own() {
-    let test_store = PostgresTestStore::new();
-    let session = counting(&test_store);
+    let (test_store, session) = counting();
     // The plans of its statements are made while there is little; with them a store lives on.
     for hold in 10..30 {
         session.value(&Calls(test_store.schema).acquire(&format!("early/{hold}"), hold, "a"));
     }
-    let count = |session: &Session| -> u64 {
-        let calls =
-            "SELECT coalesce(sum(calls), 0) FROM pg_stat_xact_user_functions WHERE funcname = 'lease_knows'";
-        session.value(calls).parse().unwrap()
-    };
-    let before = count(&session);
+    let calls =
+        "SELECT coalesce(sum(calls), 0) FROM pg_stat_xact_user_functions WHERE funcname = 'lease_knows'";
+    let before = session.number(calls);
     let keys = format!(
         "INSERT INTO lease_key (namespace, key, counter, look_at_ms)
          SELECT 'default', 'key/' || n, 1, 9000000000000000 FROM generate_series(1, {MANY}) AS n"
     );
-    session.run(&keys).unwrap();
+    session.value(&keys);
     let granted = session.value(&Calls(test_store.schema).acquire("key/1", 7, "a"));
     assert!(granted.contains("Granted") || granted.contains("Ok"), "{granted}");
-    let asked = count(&session) - before;
+    let asked = session.number(calls) - before;
     assert!((1..=4).contains(&asked), "{asked} keys were asked whether they know a hold id");
 }
 
 #[test]
 fn looking_for_claims_that_ran_out_visits_each_claim_a_few_times_at_most() {
-    let test_store = PostgresTestStore::new();
-    let session = counting(&test_store);
+    let (_test_store, session) = counting();
     // Whatever plan is chosen: here one that takes each claim and looks for it in what is picked, if that can be.
     for way in ["hashagg", "hashjoin", "mergejoin", "material", "sort"] {
-        session.run(&format!("SET enable_{way} = off")).unwrap();
+        session.value(&format!("SET enable_{way} = off"));
     }
     let claims = format!(
         "INSERT INTO job_running (id, arrival, lane, token, hash, owner, ttl_ms, since_ms, deadline_ms, plain)
          SELECT md5(n::text)::uuid, n, 1, n, md5(n::text)::uuid, 'a', 60000, now_ms(), now_ms() + 60000, true
          FROM generate_series(1, {MANY}) AS n"
     );
-    session.run(&claims).unwrap();
+    session.value(&claims);
     assert_eq!(session.value("SELECT count(*) FROM job_run_out(100)"), "0");
-    let visited = session.value(
+    let visited = session.number(
         "SELECT seq_tup_read + coalesce(idx_tup_fetch, 0) FROM pg_stat_xact_user_tables
          WHERE relid = 'job_running'::regclass",
     );
-    let visited: u64 = visited.parse().unwrap();
     assert!((MANY..=5 * MANY).contains(&visited), "{visited} rows were visited for {MANY} claims");
 }
 
 #[test]
 fn a_claim_reads_no_table_whole_because_it_was_small_when_that_was_planned() {
-    let test_store = PostgresTestStore::new();
-    let session = counting(&test_store);
+    let (_test_store, session) = counting();
     let claim = |nth: u64| {
         let enqueued = format!("SELECT enqueue_job('q', 'work', '{nth}')");
         let claimed = format!(
@@ -87,23 +133,20 @@ fn a_claim_reads_no_table_whole_because_it_was_small_when_that_was_planned() {
          SELECT md5('more' || n)::uuid, 1000000 + n, 1, 1000000 + n, md5('more' || n)::uuid, 'a', 60000, now_ms(), now_ms() + 60000, true
          FROM generate_series(1, {MANY}) AS n"
     );
-    session.run(&claims).unwrap();
-    let read_whole = || -> u64 {
-        let read = "SELECT seq_tup_read FROM pg_stat_xact_user_tables WHERE relid = 'job_running'::regclass";
-        session.value(read).parse().unwrap()
-    };
-    let before = read_whole();
+    session.value(&claims);
+    let read_whole =
+        "SELECT seq_tup_read FROM pg_stat_xact_user_tables WHERE relid = 'job_running'::regclass";
+    let before = session.number(read_whole);
     claim(21);
-    let read = read_whole() - before;
+    let read = session.number(read_whole) - before;
     assert!(read < MANY, "{read} claims were read for one");
 }
 
 #[test]
 fn what_was_claimed_together_is_renewed_and_completed_one_by_one() {
-    let test_store = PostgresTestStore::new();
-    let session = counting(&test_store);
+    let (_test_store, session) = counting();
     // Nothing is claimed when the statistics are made: plans that are right for one claim are then kept for many.
-    session.run("ANALYZE job_running, job_body, job_ready").unwrap();
+    session.value("ANALYZE job_running, job_body, job_ready");
     let live = |nth: u64, many: u64| {
         session.value(&format!(
             "SELECT count(enqueue_job('q', 'work', '{nth}')) FROM generate_series(1, {many})"
@@ -114,7 +157,7 @@ fn what_was_claimed_together_is_renewed_and_completed_one_by_one() {
              FROM job_claim('default', ARRAY['q'], ARRAY[1], ARRAY[0]::bigint[], {many}, md5('{nth}')::uuid, 'a', 30000, NULL, NULL,
                  NULL, false) WHERE id IS NOT NULL"
         );
-        let claiming = IndexScans::during(&session, "job_body", || session.run(&held).map(drop).unwrap());
+        let claiming = IndexScans::during(&session, "job_body", || drop(session.value(&held)));
         let renewing = IndexScans::during(&session, "job_running", || {
             let renewed = "SELECT count(*) - 1 FROM held, job_renew('default', ids, hashes, tokens)";
             assert_eq!(session.value(renewed), many.to_string());
@@ -123,7 +166,7 @@ fn what_was_claimed_together_is_renewed_and_completed_one_by_one() {
             let completed = "SELECT id IS NULL AND NOT late FROM held, job_complete_batch('default', ids, hashes, tokens, NULL)";
             assert_eq!(session.value(completed), "t", "all of them, in time");
         });
-        session.run("DROP TABLE held").unwrap();
+        session.value("DROP TABLE held");
         [claiming, renewing, completing]
     };
     for nth in 1..=10 {
@@ -138,9 +181,8 @@ fn what_was_claimed_together_is_renewed_and_completed_one_by_one() {
 
 #[test]
 fn leases_are_renewed_one_by_one() {
-    let test_store = PostgresTestStore::new();
-    let session = counting(&test_store);
-    session.run("ANALYZE lease_key, lease_hold").unwrap();
+    let (test_store, session) = counting();
+    session.value("ANALYZE lease_key, lease_hold");
     for nth in 1..=10 {
         session.value(&Calls(test_store.schema).acquire(&format!("early/{nth}"), nth, "a"));
         session.value(&format!(
@@ -155,7 +197,7 @@ fn leases_are_renewed_one_by_one() {
     let held = "CREATE TEMP TABLE held AS
         SELECT array_agg(k.key) AS keys, array_agg(h.hash) AS hashes, array_agg(h.token) AS tokens
         FROM lease_hold h JOIN lease_key k ON k.id = h.key_id WHERE k.key LIKE 'key/%'";
-    session.run(held).unwrap();
+    session.value(held);
     let looks = IndexScans::during(&session, "lease_hold", || {
         let renewed = "SELECT count(*) - 1 FROM held, lease_renew('default', keys, hashes, tokens, 1000)";
         assert_eq!(session.value(renewed), many.to_string());
@@ -165,11 +207,9 @@ fn leases_are_renewed_one_by_one() {
 }
 
 /// What is asked of one queue while a job is waited for, and while another comes due.
-fn calls(nth: u64) -> Vec<(&'static str, String)> {
-    let first = format!("md5('{nth}')::uuid");
-    let second = format!("md5('second {nth}')::uuid");
-    let third = format!("md5('third {nth}')::uuid");
-    let fourth = format!("md5('fourth {nth}')::uuid");
+fn calls(nth: u64) -> Vec<NamedCall> {
+    let [first, second, third, fourth] =
+        ["", "second ", "third ", "fourth "].map(|who| format!("md5('{who}{nth}')::uuid"));
     let line_up =
         |who: &str| format!("SELECT count(*) FROM job_line_up('default', ARRAY['q'], {who}, 1, 600000, 0)");
     let beat = |who: &str| {
@@ -223,20 +263,17 @@ fn calls(nth: u64) -> Vec<(&'static str, String)> {
 
 #[test]
 fn what_lies_in_other_queues_or_is_for_later_costs_nobody_anything() {
-    let test_store = PostgresTestStore::new();
-    let session = counting(&test_store);
+    let (_test_store, session) = counting();
     session.value("SELECT enqueue_job('deep', 'work', '0')");
     // As if what is there lay about as after a long life, where an index leads to a page of its own for every row.
     for way in ["enable_nestloop = off", "random_page_cost = 1000"] {
-        session.run(&format!("SET {way}")).unwrap();
+        session.value(&format!("SET {way}"));
     }
     // Nothing is there when the statistics are made: plans that are right then are kept.
-    session
-        .run("ANALYZE job_running, job_body, job_ready, job_scheduled, job_waiter")
-        .unwrap();
+    session.value("ANALYZE job_running, job_body, job_ready, job_scheduled, job_waiter");
     for nth in 1..=10 {
-        for (what, sql) in calls(nth) {
-            session.run(&sql).unwrap_or_else(|error| panic!("{what}: {error:?}"));
+        for (_, sql) in calls(nth) {
+            session.value(&sql);
         }
     }
     let deep = format!(
@@ -251,31 +288,18 @@ fn what_lies_in_other_queues_or_is_for_later_costs_nobody_anything() {
              SELECT 2000000 + n, l.lane, now_ms() + 600000 + n, 1, false, false FROM generate_series(1, {DEEP}) AS n,
                  job_lane l JOIN job_queue q ON q.number = l.queue WHERE q.name = 'q'"
     );
-    session.run(&deep).unwrap();
-    let mut dear = Vec::new();
+    session.value(&deep);
     for (round, statistics) in [(11, "of before"), (12, "of now")] {
-        for (what, sql) in calls(round) {
-            for table in ["job_ready", "job_scheduled"] {
-                session.run("SAVEPOINT before").unwrap();
-                let looks = IndexScans::during(&session, table, || session.run(&sql).map(drop).unwrap());
-                let read = looks.fetched + looks.read_whole;
-                if read >= DEEP / 4 && what != "its coming due" {
-                    dear.push(format!("{what}: {read} rows of {table}, with the statistics {statistics}"));
-                }
-                session
-                    .run(if table == "job_ready" { "ROLLBACK TO before" } else { "RELEASE before" })
-                    .unwrap();
-            }
-        }
-        session.run("ANALYZE job_ready, job_scheduled").unwrap();
+        let mut dear = dear(&session, &calls(round), &["job_ready", "job_scheduled"], DEEP / 4);
+        dear.retain(|what| !what.starts_with("its coming due"));
+        assert!(dear.is_empty(), "with the statistics {statistics}: {dear:#?}");
+        session.value("ANALYZE job_ready, job_scheduled");
     }
-    assert!(dear.is_empty(), "{dear:#?}");
 }
 
 #[test]
 fn finished_jobs_whose_unique_key_is_taken_are_looked_at_once() {
-    let test_store = PostgresTestStore::new();
-    let session = counting(&test_store);
+    let (test_store, session) = counting();
     let finished = format!(
         "INSERT INTO job_body (arrival, id, lane, enqueued_ms, kind, payload, extra)
              SELECT n, md5(n::text)::uuid, 1, 0, 'work', '', '{{\"unique\": \"u\"}}' FROM generate_series(1, {MANY}) AS n;
@@ -283,7 +307,7 @@ fn finished_jobs_whose_unique_key_is_taken_are_looked_at_once() {
          INSERT INTO job_unique (namespace, key, job, payload, until_ms)
              SELECT 'default', md5(n::text)::uuid, md5(n::text)::uuid, md5('')::uuid, now_ms() + 1000000 FROM generate_series(1, {MANY}) AS n"
     );
-    session.run(&finished).unwrap();
+    session.value(&finished);
     let tidy = format!("SELECT job_tidy(600000, {MANY})");
     assert_eq!(session.value(&tidy), "t", "there may be more");
     let looks = IndexScans::during(&session, "job_body", || assert_eq!(session.value(&tidy), "f"));
@@ -291,46 +315,28 @@ fn finished_jobs_whose_unique_key_is_taken_are_looked_at_once() {
     for (passing_ms, left) in [(999_999, MANY), (1, 0)] {
         test_store.pass(passing_ms);
         session.value(&tidy);
-        assert_eq!(
-            session.value("SELECT count(*) FROM job_settled"),
-            left.to_string(),
-            "after {passing_ms} ms"
-        );
+        assert_eq!(session.number("SELECT count(*) FROM job_settled"), left, "after {passing_ms} ms");
     }
 }
 
 /// While a session holds a snapshot, what is deleted stays in the indexes: those who begin to read where it lay read all of it again.
 #[test]
 fn a_held_snapshot_makes_no_call_read_what_was_removed() {
-    let test_store = PostgresTestStore::new();
-    let (session, holder) = (Session::new(&test_store), Session::new(&test_store));
-    session.run(&format!("SET search_path = {}", test_store.schema)).unwrap();
-    let claim = |who: &str, most: u64| {
-        format!(
-            "job_claim('default', ARRAY['q'], ARRAY[1], ARRAY[0]::bigint[], {most}, md5('{who}')::uuid, 'a', 30000, NULL, NULL, NULL, true)
-             WHERE id IS NOT NULL"
-        )
-    };
+    let (test_store, _, [session, holder, late]) = with_sessions();
     // The maintenance of the arena's own store keeps finished jobs for longer: it takes no notes beside this session.
-    session
-        .run(
-            "SELECT pg_advisory_lock(1179142483, hashtext(current_schema()));
+    session.value(
+        "SELECT pg_advisory_lock(1179142483, hashtext(current_schema()));
              SELECT pg_advisory_lock(1179142484, hashtext(current_schema() || part))
              FROM unnest(ARRAY['finished jobs', 'events of jobs', 'dropped jobs']) AS part",
-        )
-        .unwrap();
+    );
     // The queue is there, and a claim waits.
     session.value("SELECT enqueue_job('q', 'work', '0')");
-    session.value(&format!("SELECT count(*) FROM {}", claim("first", 1)));
+    session.value(&format!("SELECT count(*) FROM {}", claim("first", 1, "NULL, NULL")));
     session
         .value("SELECT count(*) FROM job_line_up('default', ARRAY['q'], md5('waits')::uuid, 1, 600000, 0)");
-    session
-        .run("UPDATE job_waiter SET beat = clock_timestamp() + interval '1 hour'")
-        .unwrap();
+    session.value("UPDATE job_waiter SET beat = clock_timestamp() + interval '1 hour'");
     holder.value("BEGIN ISOLATION LEVEL REPEATABLE READ");
-    holder.value(&format!("SELECT count(*) FROM {}.job_body", test_store.schema));
-    let late = Session::new(&test_store);
-    late.run(&format!("SET search_path = {}", test_store.schema)).unwrap();
+    holder.value("SELECT count(*) FROM job_body");
     for round in 0..2 {
         test_store.pass(1_000);
         if round == 1 {
@@ -339,39 +345,22 @@ fn a_held_snapshot_makes_no_call_read_what_was_removed() {
         }
         session
             .value(&format!("SELECT count(enqueue_job('q', 'work', '1')) FROM generate_series(1, {MANY})"));
-        for nth in 0..MANY / 500 {
-            let who = format!("{round}/{nth}");
-            let completed = format!(
-                "WITH held AS MATERIALIZED (SELECT array_agg(id) AS ids, array_agg(token) AS tokens FROM {})
-                 SELECT cardinality(ids) FROM held, job_complete_batch('default', ids, array_fill(md5('{who}')::uuid, ARRAY[500]), tokens, NULL)",
-                claim(&who, 500)
-            );
-            assert_eq!(session.value(&completed), "500");
-        }
+        complete_many(&session, round);
         // The maintenance goes on for some seconds.
         for _ in 0..3 {
             test_store.pass(1_000);
             session.value("SELECT job_tidy(0, 5000)");
             for notes in ["job_head", "tidied"] {
-                session
-                    .run(&format!("UPDATE {notes} SET at = at - interval '6 seconds'"))
-                    .unwrap();
+                session.value(&format!("UPDATE {notes} SET at = at - interval '6 seconds'"));
             }
         }
     }
     assert_eq!(session.value("SELECT count(*) FROM job_settled"), "0", "it forgets what is finished");
     // However long this takes: now and then all of a lane is searched, and all that the maintenance removes from.
-    session
-        .run(
-            "UPDATE job_head SET full_at = clock_timestamp() + interval '1 hour';
+    session.value(
+        "UPDATE job_head SET full_at = clock_timestamp() + interval '1 hour';
              UPDATE tidied SET full_at = clock_timestamp() + interval '1 hour'",
-        )
-        .unwrap();
-    let entries = || -> u64 {
-        let read = "SELECT sum(pg_stat_get_xact_tuples_returned(i.indexrelid)) FROM pg_index i JOIN pg_class c ON c.oid = i.indrelid
-             WHERE c.relnamespace = current_schema()::regnamespace";
-        session.value(read).parse().unwrap()
-    };
+    );
     let mut dear = Vec::new();
     for (what, sql) in [
         ("an enqueue", "SELECT enqueue_job('q', 'work', '2')"),
@@ -379,24 +368,18 @@ fn a_held_snapshot_makes_no_call_read_what_was_removed() {
         ("a beat", "SELECT count(*) FROM job_line_beat(ARRAY(SELECT sending FROM job_waiter))"),
         ("tidying", "SELECT job_tidy(0, 5000)"),
     ] {
-        session.value("BEGIN");
-        let before = entries();
-        session.value(sql);
-        let read = entries() - before;
-        session.value("COMMIT");
+        let read = entries_read(&session, sql);
         if read >= MANY / 4 {
             dear.push(format!("{what}: {read} index entries"));
         }
     }
     assert!(dear.is_empty(), "{dear:#?}");
     // What is committed long after it got its place lies below: it is found when all of the lane is searched.
-    session.value(&format!("SELECT count(*) FROM {}", claim("rest", 100)));
+    session.value(&format!("SELECT count(*) FROM {}", claim("rest", 100, "NULL, NULL")));
     late.value("COMMIT");
     let beat = "SELECT count(*) FROM job_line_beat(ARRAY(SELECT sending FROM job_waiter))";
     assert_eq!(session.value(beat), "0");
-    session
-        .run("UPDATE job_head SET at = at - interval '6 seconds', full_at = at - interval '1 minute'")
-        .unwrap();
+    session.value("UPDATE job_head SET at = at - interval '6 seconds', full_at = at - interval '1 minute'");
     session.value("SELECT job_tidy(0, 5000)");
     assert_eq!(session.value(beat), "1", "the waiter is notified");
     holder.value("COMMIT");
@@ -405,11 +388,9 @@ fn a_held_snapshot_makes_no_call_read_what_was_removed() {
 /// With plans that were made while there was nothing.
 #[test]
 fn what_is_asked_about_one_job_reads_no_others() {
-    let test_store = PostgresTestStore::new();
-    let session = counting(&test_store);
+    let (_test_store, session) = counting();
     session
-        .run("ANALYZE job_running, job_body, job_ready, job_scheduled, job_settled, job_past, job_unique")
-        .unwrap();
+        .value("ANALYZE job_running, job_body, job_ready, job_scheduled, job_settled, job_past, job_unique");
     let calls = |nth: u64| {
         let id = format!("019a7afd-1e00-7000-8000-{nth:012}");
         [
@@ -437,8 +418,8 @@ fn what_is_asked_about_one_job_reads_no_others() {
         ]
     };
     for nth in 1..=10 {
-        for (what, sql) in calls(nth) {
-            session.run(&sql).unwrap_or_else(|error| panic!("{what}: {error:?}"));
+        for (_, sql) in calls(nth) {
+            session.value(&sql);
         }
     }
     let many = format!(
@@ -453,60 +434,36 @@ fn what_is_asked_about_one_job_reads_no_others() {
          INSERT INTO job_unique (namespace, key, job, payload, until_ms)
              SELECT 'default', md5(n::text)::uuid, md5(n::text)::uuid, md5('')::uuid, now_ms() FROM generate_series(1, {MANY}) AS n"
     );
-    session.run(&many).unwrap();
-    let mut dear = Vec::new();
-    for (what, sql) in calls(11) {
-        for table in ["job_body", "job_ready", "job_scheduled", "job_settled", "job_unique"] {
-            session.run("SAVEPOINT before").unwrap();
-            let looks = IndexScans::during(&session, table, || session.run(&sql).map(drop).unwrap());
-            let read = looks.fetched + looks.read_whole;
-            if read >= MANY / 4 {
-                dear.push(format!("{what}: {read} rows of {table}"));
-            }
-            let undone = if table == "job_unique" { "RELEASE before" } else { "ROLLBACK TO before" };
-            session.run(undone).unwrap();
-        }
-    }
+    session.value(&many);
+    let dear = dear(
+        &session,
+        &calls(11),
+        &["job_body", "job_ready", "job_scheduled", "job_settled", "job_unique"],
+        MANY / 4,
+    );
     assert!(dear.is_empty(), "{dear:#?}");
 }
 
 /// With plans that were made while there was nothing.
 #[test]
 fn what_is_asked_about_one_lease_reads_no_others() {
-    let test_store = PostgresTestStore::new();
-    let session = counting(&test_store);
-    session
-        .run("ANALYZE lease_key, lease_hold, lease_ending, lease_waiter, lease_line")
-        .unwrap();
+    let (test_store, session) = counting();
+    session.value("ANALYZE lease_key, lease_hold, lease_ending, lease_waiter, lease_line");
     let ask = Calls(test_store.schema);
     let calls = |nth: u8| {
         let key = format!("{nth}");
-        let of_two = format!("ARRAY['{nth}', 'other/{nth}']");
+        let of_two = any_of(&[&key, &format!("other/{nth}")]);
+        let in_line = format!("FROM lease_waiter WHERE hash = '\\x{:02x}'", 150 + nth);
         [
             ("an acquire", ask.acquire(&key, nth, "a")),
             ("the same again", ask.acquire_again(&key, nth, "a")),
             ("an acquire in vain", ask.acquire(&key, 100 + nth, "b")),
-            (
-                "one of two keys",
-                ask.acquire(&key, 50 + nth, "b").replace(&format!("ARRAY['{nth}']"), &of_two),
-            ),
+            ("one of two keys", ask.acquire(&of_two, 50 + nth, "b")),
             ("a renewal", ask.renew(&key, nth, 1)),
             ("a renewal that is checked", ask.renew_checked(&key, nth, 1)),
             ("standing in line", ask.acquire_waiting(&key, 150 + nth, "c", 0, 1000)),
-            (
-                "a look from there",
-                format!(
-                    "SELECT lease_look(id, hash, 1000) FROM lease_waiter WHERE hash = '\\x{:02x}'",
-                    150 + nth
-                ),
-            ),
-            (
-                "leaving it",
-                format!(
-                    "SELECT lease_leave(id, hash, 1000) FROM lease_waiter WHERE hash = '\\x{:02x}'",
-                    150 + nth
-                ),
-            ),
+            ("a look from there", format!("SELECT lease_look(id, hash, 1000) {in_line}")),
+            ("leaving it", format!("SELECT lease_leave(id, hash, 1000) {in_line}")),
             ("a fence", ask.fence(&key, 1)),
             ("a look", ask.holder(&key)),
             ("a sweep", ask.sweep()),
@@ -515,8 +472,8 @@ fn what_is_asked_about_one_lease_reads_no_others() {
         ]
     };
     for nth in 1..=10 {
-        for (what, sql) in calls(nth) {
-            session.run(&sql).unwrap_or_else(|error| panic!("{what}: {error:?}"));
+        for (_, sql) in calls(nth) {
+            session.value(&sql);
         }
     }
     let many = format!(
@@ -528,20 +485,8 @@ fn what_is_asked_about_one_lease_reads_no_others() {
          INSERT INTO lease_ending (key_id, token, hash, owner, how, at_ms)
              SELECT -n, 1, '\\x00', 'a', 'released', now_ms() FROM generate_series(1, {MANY}) AS n"
     );
-    session.run(&many).unwrap();
-    let mut dear = Vec::new();
-    for (what, sql) in calls(11) {
-        for table in ["lease_key", "lease_hold", "lease_ending"] {
-            session.run("SAVEPOINT before").unwrap();
-            let looks = IndexScans::during(&session, table, || session.run(&sql).map(drop).unwrap());
-            let read = looks.fetched + looks.read_whole;
-            if read >= MANY / 4 {
-                dear.push(format!("{what}: {read} rows of {table}"));
-            }
-            let undone = if table == "lease_ending" { "RELEASE before" } else { "ROLLBACK TO before" };
-            session.run(undone).unwrap();
-        }
-    }
+    session.value(&many);
+    let dear = dear(&session, &calls(11), &["lease_key", "lease_hold", "lease_ending"], MANY / 4);
     assert!(dear.is_empty(), "{dear:#?}");
 }
 
@@ -554,12 +499,11 @@ struct IndexScans {
 
 impl IndexScans {
     fn during(session: &Session, table: &str, work: impl FnOnce()) -> IndexScans {
-        let count = |what: &str| -> u64 {
-            let counted =
-                format!("SELECT {what} FROM pg_stat_xact_user_tables WHERE relid = '{table}'::regclass");
-            session.value(&counted).parse().unwrap()
+        let of_table = format!("FROM pg_stat_xact_user_tables WHERE relid = '{table}'::regclass");
+        let counts = || {
+            ["idx_scan", "idx_tup_fetch", "seq_tup_read"]
+                .map(|what| session.number(&format!("SELECT {what} {of_table}")))
         };
-        let counts = || [count("idx_scan"), count("idx_tup_fetch"), count("seq_tup_read")];
         let before = counts();
         work();
         let [searches, fetched, read_whole] = counts();

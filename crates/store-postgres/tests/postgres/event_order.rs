@@ -2,22 +2,10 @@
 
 use std::collections::HashMap;
 
-use fencehold_contract::EventPage;
 use serde_json::Value;
 
-use crate::interleaved::reader;
-use crate::session::Session;
-use crate::test_store::PostgresTestStore;
-
-fn session(test_store: &PostgresTestStore) -> Session {
-    let session = Session::new(test_store);
-    session.run(&format!("SET search_path = {}", test_store.schema)).unwrap();
-    session
-}
-
-fn keys(page: &EventPage) -> Vec<&str> {
-    page.events.iter().map(|event| event.key.as_str()).collect()
-}
+use crate::interleaved::{keys, reader};
+use crate::session::{Session, with_sessions};
 
 fn enqueue(session: &Session) -> String {
     format!("job/{}", session.value("SELECT enqueue_job('q', 'work', '1')"))
@@ -25,8 +13,8 @@ fn enqueue(session: &Session) -> String {
 
 #[test]
 fn an_open_transaction_with_an_enqueue_keeps_no_other_event_back() {
-    let test_store = PostgresTestStore::new();
-    let (open, other, read) = (session(&test_store), session(&test_store), reader(&test_store));
+    let (test_store, _, [open, other]) = with_sessions();
+    let read = reader(&test_store);
     enqueue(&other);
     let start = read(None).next_cursor;
     open.value("BEGIN");
@@ -45,11 +33,11 @@ fn an_open_transaction_with_an_enqueue_keeps_no_other_event_back() {
 
 #[test]
 fn after_a_rollback_no_transaction_of_another_database_keeps_events_back() {
-    let (test_store, neighbour) = (PostgresTestStore::new(), PostgresTestStore::new());
-    let (open, other, read) = (session(&test_store), session(&test_store), reader(&test_store));
+    let (test_store, _, [open, other]) = with_sessions();
+    let (_neighbour, _, [elsewhere]) = with_sessions();
+    let read = reader(&test_store);
     enqueue(&other);
     let start = read(None).next_cursor;
-    let elsewhere = Session::new(&neighbour);
     elsewhere.value("BEGIN");
     elsewhere.value("SELECT pg_current_xact_id()");
     open.value("BEGIN");
@@ -63,9 +51,8 @@ fn after_a_rollback_no_transaction_of_another_database_keeps_events_back() {
 /// The claim of a job that was committed late is written before its enqueue gets the number under which it is read.
 #[test]
 fn what_follows_a_late_event_is_read_after_it() {
-    let test_store = PostgresTestStore::new();
-    let (open, other, third, read) =
-        (session(&test_store), session(&test_store), session(&test_store), reader(&test_store));
+    let (test_store, _, [open, other, third]) = with_sessions();
+    let read = reader(&test_store);
     enqueue(&other);
     let start = read(None).next_cursor;
     open.value("BEGIN");
@@ -142,11 +129,10 @@ impl EventReader {
 /// The enqueue of a job is late; its claim is passed over while the enqueue waits for its place, and is late too.
 #[test]
 fn a_late_event_after_a_late_event_of_the_same_job_is_read_after_it() {
-    let test_store = PostgresTestStore::new();
-    let (open, other, third) = (session(&test_store), session(&test_store), session(&test_store));
-    other.run(&claim(0, 1)).unwrap();
+    let (_test_store, _, [open, other, third]) = with_sessions();
+    other.value(&claim(0, 1));
     let first = enqueue(&other);
-    other.run(&claim(1, 1)).unwrap();
+    other.value(&claim(1, 1));
     let mut reader = EventReader::default();
     open.value("BEGIN");
     let late = enqueue(&open);
@@ -157,7 +143,7 @@ fn a_late_event_after_a_late_event_of_the_same_job_is_read_after_it() {
     assert_eq!(reader.told, HashMap::from([(first.clone(), vec![0, 1]), (early.clone(), vec![0])]));
     open.value("COMMIT");
     third.value("BEGIN");
-    third.run(&claim(2, 9)).unwrap();
+    third.value(&claim(2, 9));
     let last = enqueue(&other);
     for _ in 0..2 {
         reader.read(&other, 100, true);
@@ -184,14 +170,13 @@ fn play(seed: u64) {
             .wrapping_add(1_442_695_040_888_963_407);
         usize::try_from(state >> 33).unwrap() % bound
     };
-    let test_store = PostgresTestStore::new();
-    let reading = session(&test_store);
+    let (test_store, _, [reading]) = with_sessions();
     // What is noted once for the whole store, and would be waited for.
-    reading.run(&claim(0, 1)).unwrap();
+    reading.value(&claim(0, 1));
     let first = enqueue(&reading);
     let mut written: HashMap<String, Vec<usize>> = HashMap::from([(first, vec![0])]);
     let writer = |_| EventWriter {
-        session: session(&test_store),
+        session: Session::new(&test_store),
         open: false,
         wrote: Vec::new(),
         drew: Vec::new(),
@@ -274,5 +259,5 @@ fn play(seed: u64) {
         assert!(reader.seqs.is_sorted_by(|one, next| one < next), "seed {seed}: {:?}", reader.seqs);
         assert_eq!(reader.told, written, "seed {seed}");
     }
-    assert_eq!(test_store.value(&format!("SELECT count(*) FROM {}.event_late", test_store.schema)), "0");
+    assert_eq!(reading.value("SELECT count(*) FROM event_late"), "0");
 }

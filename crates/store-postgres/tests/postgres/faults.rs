@@ -2,16 +2,17 @@
 //! grow. With a server whose commits wait for the disk.
 
 use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering};
-use std::sync::{Arc, Barrier, Mutex};
+use std::sync::{Barrier, Mutex};
 use std::thread;
 
 use fencehold_contract::clock::{Clock as _, SystemClock};
 use fencehold_contract::{AcquireLeaseRequest, CallContext, HoldRef, LeaseStore as _};
-use fencehold_core::{HoldId, Key, Namespace, Owner};
-use fencehold_store_postgres::PostgresStore;
+use fencehold_core::{HoldId, Namespace};
+use fencehold_test_servers::calls::{key, owner};
 use fencehold_test_store::block_on;
 
 use crate::cluster::{Durable, PostgresServer};
+use crate::open_url;
 
 const HOLDERS: usize = 4;
 const TTL_MS: u64 = 2_000;
@@ -36,14 +37,14 @@ fn hold(nth: usize, serial: u64) -> HoldId {
 
 /// Takes turns until it is over. An error costs a turn, never a rule.
 fn take_turns(cluster: &PostgresServer, ward: &FaultFixture, nth: usize) {
-    let store = PostgresStore::open(&cluster.url("faults"), Arc::new(SystemClock)).unwrap();
+    let store = open_url(&cluster.url("faults"));
     let call = CallContext::new(Namespace::default());
     for serial in 0.. {
         if ward.over.load(Ordering::SeqCst) {
             return;
         }
-        let owner = Owner::new(format!("holder-{nth}")).unwrap();
-        let mut request = AcquireLeaseRequest::new(Key::new("k").unwrap(), hold(nth, serial), owner, TTL_MS);
+        let owner = owner(&format!("holder-{nth}"));
+        let mut request = AcquireLeaseRequest::new(key("k"), hold(nth, serial), owner, TTL_MS);
         request.wait_ms = 20_000;
         let asked_ms = SystemClock.now().store_ms;
         let Ok(acquired) = block_on(store.acquire(&call, request.clone())) else { continue };

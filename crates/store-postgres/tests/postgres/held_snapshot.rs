@@ -3,10 +3,9 @@
 use fencehold_core::limits::EVENTS_KEPT;
 use fencehold_test_store::TestStore as _;
 
-use crate::session::Session;
-use crate::test_store::PostgresTestStore;
+use crate::call_cost::{MANY, claim, complete_many, entries_read};
+use crate::session::{Session, with_sessions};
 
-const MANY: u64 = 2_000;
 /// More than the history keeps.
 const EVENTS: u64 = 18_500;
 /// More than the step in which it is cut.
@@ -30,11 +29,9 @@ fn until_empty(session: &Session, table: &str, work: &str) {
 /// Lets the next call write its notes again. They are not due to be checked against all that there is, however long this test takes.
 fn let_notes_age(session: &Session) {
     for notes in ["job_head", "tidied"] {
-        session
-            .run(&format!(
+        session.value(&format!(
                 "UPDATE {notes} SET at = at - interval '6 seconds', full_at = clock_timestamp() + interval '1 hour'"
-            ))
-            .unwrap();
+            ));
     }
 }
 
@@ -52,37 +49,21 @@ fn leases(round: u64) -> String {
         )
 }
 
-/// A claim of many, past those in line. `heads`: where the lanes begin, as far as its client knows.
-fn claim(who: &str, heads: &str) -> String {
-    format!(
-        "job_claim('default', ARRAY['q'], ARRAY[1], ARRAY[0]::bigint[], 500, md5('{who}')::uuid, 'a', 30000, {heads}, NULL, true)
-         WHERE id IS NOT NULL"
-    )
-}
-
 #[test]
 fn what_has_run_out_or_come_due_under_a_held_snapshot_is_not_read_again() {
-    let test_store = PostgresTestStore::new();
-    let (session, holder) = (Session::new(&test_store), Session::new(&test_store));
-    session.run(&format!("SET search_path = {}", test_store.schema)).unwrap();
+    let (test_store, _, [session, holder]) = with_sessions();
     // The arena's own store neither sweeps nor takes notes beside this session.
-    session
-        .run(
-            "SELECT pg_advisory_lock(n, hashtext(current_schema())) FROM unnest(ARRAY[1179142480, 1179142483]) AS n;
+    session.value("SELECT pg_advisory_lock(n, hashtext(current_schema())) FROM unnest(ARRAY[1179142480, 1179142483]) AS n;
              SELECT pg_advisory_lock(1179142484, hashtext(current_schema() || part)) FROM unnest(ARRAY['finished jobs', 'events of jobs',
-                 'dropped jobs', 'due jobs', 'unique keys', 'holds', 'lease keys', 'far holds', 'waiters', 'events']) AS part",
-        )
-        .unwrap();
+                 'dropped jobs', 'due jobs', 'unique keys', 'holds', 'lease keys', 'far holds', 'waiters', 'events']) AS part");
     let lined_up =
         "SELECT count(*) FROM job_line_up('default', ARRAY['q'], md5('waits')::uuid, 1, 100000000, 0)";
     session.value(lined_up);
-    session
-        .run("UPDATE job_waiter SET beat = clock_timestamp() + interval '1 hour'")
-        .unwrap();
+    session.value("UPDATE job_waiter SET beat = clock_timestamp() + interval '1 hour'");
     holder.value("BEGIN ISOLATION LEVEL REPEATABLE READ");
-    holder.value(&format!("SELECT count(*) FROM {}.job_body", test_store.schema));
+    holder.value("SELECT count(*) FROM job_body");
     for round in 0..2 {
-        session.run(&leases(round)).unwrap();
+        session.value(&leases(round));
         session.value(&format!(
             "SELECT count(enqueue_job('q', 'work', '1', run_at => to_timestamp(now_ms() / 1000.0) + interval '1 second',
                  unique_key => '{round}/' || n, unique_window => interval '1 second')) FROM generate_series(1, {MANY}) AS n"
@@ -90,22 +71,12 @@ fn what_has_run_out_or_come_due_under_a_held_snapshot_is_not_read_again() {
         test_store.pass(1_001);
         until_empty(&session, "lease_hold", "SELECT lease_sweep(500)");
         until_empty(&session, "lease_waiter", "SELECT lease_sweep(500)");
-        session.run("DELETE FROM party").unwrap();
-        for nth in 0..MANY / 500 {
-            let who = format!("{round}/{nth}");
-            let completed = format!(
-                "WITH held AS MATERIALIZED (SELECT array_agg(id) AS ids, array_agg(token) AS tokens FROM {})
-                 SELECT cardinality(ids) FROM held, job_complete_batch('default', ids, array_fill(md5('{who}')::uuid, ARRAY[500]), tokens, NULL)",
-                claim(&who, "NULL, NULL")
-            );
-            assert_eq!(session.value(&completed), "500");
-        }
+        session.value("DELETE FROM party");
+        complete_many(&session, round);
         test_store.pass(FORGOTTEN_MS);
         until_empty(&session, "lease_key", "SELECT lease_sweep(500)");
         until_empty(&session, "job_unique", "SELECT job_tidy(0, 500)");
-        session
-            .run(&format!("INSERT INTO event (at_ms, namespace, key, fact) SELECT 0, 'default', 'k', '{{}}' FROM generate_series(1, {EVENTS})"))
-            .unwrap();
+        session.value(&format!("INSERT INTO event (at_ms, namespace, key, fact) SELECT 0, 'default', 'k', '{{}}' FROM generate_series(1, {EVENTS})"));
         for _ in 0..3 {
             session.value("SELECT lease_sweep(500)");
             session.value("SELECT job_tidy(0, 500)");
@@ -113,18 +84,11 @@ fn what_has_run_out_or_come_due_under_a_held_snapshot_is_not_read_again() {
         }
     }
     // One more step of the history is to be cut.
-    session
-        .run(&format!("INSERT INTO event (at_ms, namespace, key, fact) SELECT 0, 'default', 'k', '{{}}' FROM generate_series(1, {STEP})"))
-        .unwrap();
+    session.value(&format!("INSERT INTO event (at_ms, namespace, key, fact) SELECT 0, 'default', 'k', '{{}}' FROM generate_series(1, {STEP})"));
     // What was written before is put in order once.
     for _ in 0..2 {
         session.value("SELECT next FROM events_read('default', 0, NULL, 1, 0)");
     }
-    let entries = || -> u64 {
-        let read = "SELECT sum(pg_stat_get_xact_tuples_returned(i.indexrelid)) FROM pg_index i JOIN pg_class c ON c.oid = i.indrelid
-             WHERE c.relnamespace = current_schema()::regnamespace";
-        session.value(read).parse().unwrap()
-    };
     let known = "ARRAY(SELECT lane FROM job_lane), array_fill((SELECT last_value FROM job_arrival), ARRAY[(SELECT count(*)::integer FROM job_lane)])";
     let mut dear = Vec::new();
     for (what, at_most, sql) in [
@@ -138,7 +102,7 @@ fn what_has_run_out_or_come_due_under_a_held_snapshot_is_not_read_again() {
             MANY / 4,
             "SELECT count(*) FROM job_line_beat(ARRAY(SELECT sending FROM job_waiter))".to_owned(),
         ),
-        ("a claim", MANY / 4, format!("SELECT count(*) FROM {}", claim("last", known))),
+        ("a claim", MANY / 4, format!("SELECT count(*) FROM {}", claim("last", 500, known))),
         (
             "a page of events",
             MANY / 4,
@@ -146,11 +110,7 @@ fn what_has_run_out_or_come_due_under_a_held_snapshot_is_not_read_again() {
                 .to_owned(),
         ),
     ] {
-        session.value("BEGIN");
-        let before = entries();
-        session.value(&sql);
-        let read = entries() - before;
-        session.value("COMMIT");
+        let read = entries_read(&session, &sql);
         if read >= at_most {
             dear.push(format!("{what}: {read} index entries"));
         }
@@ -163,20 +123,12 @@ fn what_has_run_out_or_come_due_under_a_held_snapshot_is_not_read_again() {
 fn what_lies_below_a_note_is_found(session: &Session) {
     let beat = || session.value("SELECT count(*) FROM job_line_beat(ARRAY(SELECT sending FROM job_waiter))");
     assert_eq!(beat(), "0", "there is nothing");
-    session
-        .run("INSERT INTO job_ready (lane, arrival, bytes, back, past, urgent) SELECT lane, 1, 1, true, false, false FROM job_lane")
-        .unwrap();
+    session.value("INSERT INTO job_ready (lane, arrival, bytes, back, past, urgent) SELECT lane, 1, 1, true, false, false FROM job_lane");
     assert_eq!(beat(), "1", "a job that comes back is found at its old place");
-    session
-        .run(
-            "DELETE FROM job_ready;
-             INSERT INTO job_scheduled (arrival, lane, due_ms, bytes, past, urgent) SELECT 1, lane, 0, 1, false, false FROM job_lane",
-        )
-        .unwrap();
+    session.value("DELETE FROM job_ready;
+             INSERT INTO job_scheduled (arrival, lane, due_ms, bytes, past, urgent) SELECT 1, lane, 0, 1, false, false FROM job_lane");
     assert_eq!(beat(), "0", "it was due long before it was committed");
-    session
-        .run("UPDATE tidied SET full_at = clock_timestamp() - interval '1 minute'")
-        .unwrap();
+    session.value("UPDATE tidied SET full_at = clock_timestamp() - interval '1 minute'");
     session.value("SELECT job_tidy(0, 500)");
     assert_eq!(beat(), "1", "it is found once all of the index is read");
 }

@@ -5,19 +5,18 @@ use std::net::{Shutdown, TcpListener, TcpStream};
 use std::sync::{Arc, Mutex};
 use std::thread;
 
-use fencehold_contract::clock::SystemClock;
-use fencehold_contract::job::{AttemptRef, AttemptReport, ClaimJobsRequest, NewJob, Report};
-use fencehold_contract::{
-    AcquireLeaseRequest, CallContext, HoldRef, LeaseStore as _, PostgresUrl, ReleasedLease,
-    RevokeLeasesRequest, RevokeTarget, StoreError, StoreUrl,
-};
-use fencehold_core::job::{JobId, JobKind, JobState, QueueName};
-use fencehold_core::{HoldId, Key, Namespace, Owner, Reason};
+use fencehold_contract::job::{ClaimJobsRequest, Report};
+use fencehold_contract::{AcquireLeaseRequest, HoldRef, LeaseStore as _, ReleasedLease, StoreError};
+use fencehold_core::job::{JobId, JobState};
 use fencehold_store_postgres::PostgresStore;
+use fencehold_test_servers::calls::{
+    OneByOne as _, UnreadCall, call, claim_request, key, lease_request, new_job, revoke_key,
+};
 use fencehold_test_store::block_on;
 
-use crate::cluster::fresh_schema;
-use crate::session::{Calls, LOOKS_MAX};
+use crate::cluster::{Admin, fresh_schema};
+use crate::open_with;
+use crate::session::{Calls, until};
 
 /// Stands between a store and the server. Some answers do not come through: the connection breaks instead.
 struct LossyProxy {
@@ -96,17 +95,18 @@ impl LossyProxy {
     fn has_lost(&self) -> bool {
         self.losing.lock().unwrap().is_none()
     }
+}
 
-    fn url(&self, schema: &str) -> PostgresUrl {
-        let text = format!(
-            "postgres://postgres@127.0.0.1:{}/postgres?schema={schema}&max_connections=1&sslmode=disable",
-            self.port
-        );
-        match text.parse().unwrap() {
-            StoreUrl::Postgres(url) => *url,
-            other => panic!("{other}"),
-        }
-    }
+/// A store in a fresh schema, behind such a wire.
+fn behind_a_wire() -> (String, LossyProxy, PostgresStore, Admin) {
+    let schema = fresh_schema();
+    let wire = LossyProxy::to(crate::cluster().url(&schema).hosts[0].1);
+    let store = open_with(&schema, |url| {
+        url.hosts = vec![("127.0.0.1".to_owned(), wire.port)];
+        url.connections = 1;
+    });
+    block_on(store.status(&call())).unwrap();
+    (schema, wire, store, crate::cluster().admin())
 }
 
 /// Whether an answer of the server has a message of the type `CommandComplete`.
@@ -132,65 +132,40 @@ fn carry(mut from: TcpStream, mut to: TcpStream, passes: impl Fn(&[u8]) -> bool)
     let _ = to.shutdown(Shutdown::Both);
 }
 
-fn call() -> CallContext {
-    CallContext::new(Namespace::default())
-}
-
 #[test]
 fn a_lost_answer_is_resolved_by_the_hold_id() {
-    let schema = fresh_schema();
-    let wire = LossyProxy::to(crate::cluster().url(&schema).hosts[0].1);
-    let store = PostgresStore::open(&wire.url(&schema), Arc::new(SystemClock)).unwrap();
-    let key = || Key::new("k").unwrap();
-    let hold = HoldId::from_random([7; 16]);
-    let request = AcquireLeaseRequest::new(key(), hold, Owner::new("A").unwrap(), 30_000);
-    block_on(store.status(&call())).unwrap();
-
+    let (_, wire, store, _) = behind_a_wire();
+    let request = lease_request("k", 7, "A");
     wire.lose("lease_acquire");
-    let acquired = block_on(store.acquire(&call(), request)).unwrap();
+    let acquired = block_on(store.acquire(&call(), request.clone())).unwrap();
     assert!(wire.has_lost());
-    assert_eq!(
-        (acquired.grant.token.get(), acquired.grant.resumed),
-        (1, true),
-        "not held by another: itself"
-    );
+    let (token, resumed) = (acquired.grant.token, acquired.grant.resumed);
+    assert_eq!((token.get(), resumed), (1, true), "not held by another: itself");
 
-    let mine = HoldRef { key: key(), hold_id: hold, token: acquired.grant.token };
+    let mine = HoldRef { key: key("k"), hold_id: request.hold_id, token };
     wire.lose("lease_renew");
-    assert!(block_on(store.renew(&call(), vec![mine.clone()])).unwrap().results[0].is_ok());
+    store.renew_one(&mine).unwrap();
     wire.lose("lease_release");
-    let released = block_on(store.release(&call(), vec![mine.clone()])).unwrap();
-    let token = mine.token;
-    assert_eq!(released[0], Ok(ReleasedLease { key: key(), token }), "the same release, the same answer");
-    let view = block_on(store.get(&call(), key())).unwrap().unwrap();
+    let released = Ok(ReleasedLease { key: key("k"), token });
+    assert_eq!(store.release_one(&mine), released, "the same release, the same answer");
+    let view = block_on(store.get(&call(), key("k"))).unwrap().unwrap();
     assert_eq!((view.endings.len(), view.holder), (1, None), "one grant, one ending");
 }
 
 /// A key that comes free is granted to the first in line, whether or not that one can be reached.
 #[test]
 fn a_waiter_that_cannot_be_reached_does_not_say_that_nothing_was_done() {
-    let schema = fresh_schema();
-    let wire = LossyProxy::to(crate::cluster().url(&schema).hosts[0].1);
-    let store = PostgresStore::open(&wire.url(&schema), Arc::new(SystemClock)).unwrap();
-    let (admin, calls) = (crate::cluster().admin(), Calls(&schema));
-    block_on(store.status(&call())).unwrap();
+    let (schema, wire, store, admin) = behind_a_wire();
+    let calls = Calls(&schema);
     admin.run(&calls.acquire("k", 1, "A"));
-    let mut request = AcquireLeaseRequest::new(
-        Key::new("k").unwrap(),
-        HoldId::from_random([2; 16]),
-        Owner::new("B").unwrap(),
-        60_000,
-    );
-    request.wait_ms = 10_000;
+    let request = AcquireLeaseRequest { wait_ms: 10_000, ..lease_request("k", 2, "B") };
     let answer = thread::scope(|scope| {
         let waiting = scope.spawn(|| block_on(store.acquire(&call().with_timeout_ms(500), request)));
         // It stands in line, has looked, and asks nothing.
         let in_line = format!(
             "SELECT count(*) FROM pg_stat_activity WHERE query LIKE '%\"{schema}\".lease_look%' AND state = 'idle'"
         );
-        while admin.value(&in_line) == "0" {
-            thread::yield_now();
-        }
+        until("in line", || admin.value(&in_line) != "0");
         wire.cut();
         admin.run(&calls.release("k", 1, 1));
         assert_eq!(admin.value(&calls.holder("k")), "B", "it was granted the key");
@@ -202,128 +177,69 @@ fn a_waiter_that_cannot_be_reached_does_not_say_that_nothing_was_done() {
 /// The caller has gone, and it is not known whether the lease was granted: it is given back.
 #[test]
 fn a_grant_whose_answer_was_lost_is_given_back_once_its_caller_has_gone() {
-    let schema = fresh_schema();
-    let wire = LossyProxy::to(crate::cluster().url(&schema).hosts[0].1);
-    let store = PostgresStore::open(&wire.url(&schema), Arc::new(SystemClock)).unwrap();
-    let (admin, calls) = (crate::cluster().admin(), Calls(&schema));
-    block_on(store.status(&call())).unwrap();
-    let request = AcquireLeaseRequest::new(
-        Key::new("k").unwrap(),
-        HoldId::from_random([2; 16]),
-        Owner::new("B").unwrap(),
-        600_000,
-    );
+    let (schema, wire, store, admin) = behind_a_wire();
+    let request = AcquireLeaseRequest { ttl_ms: 600_000, ..lease_request("k", 2, "B") };
     wire.lose("lease_acquire");
     // The timeout is over: it is not sent again.
     let call = call().with_timeout_ms(0);
-    let mut acquiring = Box::pin(store.acquire(&call, request));
-    let mut context = std::task::Context::from_waker(std::task::Waker::noop());
-    assert!(acquiring.as_mut().poll(&mut context).is_pending());
-    while !wire.has_lost() {
-        thread::yield_now();
-    }
+    let acquiring = UnreadCall::send(store.acquire(&call, request));
+    until("lost", || wire.has_lost());
     drop(acquiring);
     let ending = format!("SELECT coalesce(max(outcome), 'held') FROM {schema}.lease_endings");
-    let given_back = (0..LOOKS_MAX).any(|_| admin.value(&ending) == "abandoned");
-    assert!(given_back, "{} holds it", admin.value(&calls.holder("k")));
+    until("given back", || admin.value(&ending) == "abandoned");
 }
 
 /// The same of a claim: its jobs go back to their queue.
 #[test]
 fn jobs_whose_claim_was_lost_go_back_once_its_caller_has_gone() {
-    let schema = fresh_schema();
-    let wire = LossyProxy::to(crate::cluster().url(&schema).hosts[0].1);
-    let store = PostgresStore::open(&wire.url(&schema), Arc::new(SystemClock)).unwrap();
-    let admin = crate::cluster().admin();
-    block_on(store.status(&call())).unwrap();
+    let (schema, wire, store, admin) = behind_a_wire();
     admin.run(&format!("SELECT {schema}.enqueue_job('q', 'work', '1')"));
-    let request = ClaimJobsRequest {
-        queues: vec![(QueueName::new("q").unwrap(), 1)],
-        limit: 1,
-        hold_id: HoldId::from_random([2; 16]),
-        owner: Owner::new("B").unwrap(),
-        ttl_ms: 600_000,
-        wait_ms: 0,
-        waited_before_ms: 0,
-    };
+    let request = ClaimJobsRequest { ttl_ms: 600_000, ..claim_request("q", 2, "B") };
     wire.lose("job_claim");
     let call = call().with_timeout_ms(0);
-    let mut claiming = Box::pin(store.jobs().unwrap().claim(&call, request));
-    let mut context = std::task::Context::from_waker(std::task::Waker::noop());
-    assert!(claiming.as_mut().poll(&mut context).is_pending());
-    while !wire.has_lost() {
-        thread::yield_now();
-    }
+    let claiming = UnreadCall::send(store.jobs().unwrap().claim(&call, request));
+    until("lost", || wire.has_lost());
     drop(claiming);
     let state = format!("SELECT concat(state, ' ', attempt_count) FROM {schema}.jobs");
-    let given_back = (0..LOOKS_MAX).any(|_| admin.value(&state) == "queued 1");
-    assert!(given_back, "it is {}", admin.value(&state));
+    until("given back", || admin.value(&state) == "queued 1");
 }
 
 #[test]
 fn force_whose_answer_was_lost_is_not_used_again() {
-    let schema = fresh_schema();
-    let wire = LossyProxy::to(crate::cluster().url(&schema).hosts[0].1);
-    let store = PostgresStore::open(&wire.url(&schema), Arc::new(SystemClock)).unwrap();
-    let key = || Key::new("k").unwrap();
-    let request =
-        AcquireLeaseRequest::new(key(), HoldId::from_random([8; 16]), Owner::new("A").unwrap(), 30_000);
-    block_on(store.acquire(&call(), request)).unwrap();
+    let (_, wire, store, _) = behind_a_wire();
+    store.take(lease_request("k", 8, "A"));
     wire.lose("lease_revoke");
-    let which = RevokeTarget::Key { key: key(), only_token: None };
-    let (by, reason) = (Owner::new("P").unwrap(), Reason::new("stuck").unwrap());
-    match block_on(store.revoke(&call(), RevokeLeasesRequest { target: which, by, reason })) {
-        Err(StoreError::OutcomeUnknown { .. }) => {}
-        other => panic!("{other:?}"),
-    }
+    let answer = block_on(store.revoke(&call(), revoke_key("k")));
+    assert!(matches!(answer, Err(StoreError::OutcomeUnknown { .. })), "{answer:?}");
     assert!(wire.has_lost());
-    let view = block_on(store.get(&call(), key())).unwrap().unwrap();
+    let view = block_on(store.get(&call(), key("k"))).unwrap().unwrap();
     assert_eq!((view.token.get(), view.holder), (2, None), "it was carried out, once");
 }
 
 /// The same of a job's whole life: each word is sent again, and happens once.
 #[test]
 fn a_job_whose_answers_are_all_lost_is_enqueued_claimed_renewed_and_completed_once() {
-    let schema = fresh_schema();
-    let wire = LossyProxy::to(crate::cluster().url(&schema).hosts[0].1);
-    let store = PostgresStore::open(&wire.url(&schema), Arc::new(SystemClock)).unwrap();
-    let jobs = store.jobs().unwrap();
-    let (queue, hold, owner) =
-        (QueueName::new("q").unwrap(), HoldId::from_random([9; 16]), Owner::new("A").unwrap());
+    let (_, wire, store, _) = behind_a_wire();
     let id = JobId::from_random(1, [9; 10]);
-    let job = NewJob::new(id, queue.clone(), JobKind::new("work").unwrap(), "{}".to_owned());
-
     wire.lose("job_enqueue_batch");
-    let enqueued = block_on(jobs.enqueue(&call(), vec![job])).unwrap().remove(0).unwrap();
-    assert_eq!(enqueued.job_id, id);
+    assert_eq!(store.enqueue_one(new_job(id, "q", "{}")).unwrap().job_id, id);
     assert!(wire.has_lost());
 
     wire.lose("job_claim");
-    let request = ClaimJobsRequest {
-        queues: vec![(queue, 1)],
-        limit: 1,
-        hold_id: hold,
-        owner,
-        ttl_ms: 30_000,
-        wait_ms: 0,
-        waited_before_ms: 0,
-    };
-    let claimed = block_on(jobs.claim(&call(), request)).unwrap().jobs;
+    let attempt = store.claim_one(claim_request("q", 9, "A"));
     assert!(wire.has_lost());
-    assert_eq!((claimed.len(), claimed[0].token.get()), (1, 1), "the claim that it has already");
+    assert_eq!(attempt.token.get(), 1, "the claim that it has already");
 
-    let attempt = AttemptRef { job_id: id, hold_id: hold, token: claimed[0].token };
     wire.lose("job_renew");
-    block_on(jobs.renew_attempts(&call(), vec![attempt.clone()])).unwrap().results[0]
-        .as_ref()
-        .unwrap();
+    store.renew_attempt(&attempt).unwrap();
     assert!(wire.has_lost());
 
     wire.lose("job_complete_batch");
-    let report = AttemptReport { attempt, report: Report::Complete { result: Some("7".into()) } };
-    let reported = block_on(jobs.report(&call(), vec![report])).unwrap().remove(0).unwrap();
+    let reported = store
+        .report_one(&attempt, Report::Complete { result: Some("7".into()) })
+        .unwrap();
     assert!(wire.has_lost());
     assert!(reported.state == JobState::Completed && !reported.late, "{reported:?}");
-    let detail = block_on(jobs.get_job(&call(), id)).unwrap().unwrap();
+    let detail = block_on(store.jobs().unwrap().get_job(&call(), id)).unwrap().unwrap();
     assert_eq!(detail.attempts.len(), 1, "{detail:?}");
 }

@@ -15,7 +15,6 @@ mod expired_claims;
 mod faults;
 mod fence_conflicts;
 mod fences;
-mod first_use;
 mod held_snapshot;
 mod interleaved;
 mod isolation;
@@ -52,15 +51,48 @@ mod tls;
 mod undelivered;
 mod upgraded;
 
-use std::sync::OnceLock;
+use std::sync::{Arc, OnceLock};
 
-use cluster::{Durable, PostgresServer};
+use cluster::{Durable, PostgresServer, fresh_schema};
+use fencehold_contract::PostgresUrl;
+use fencehold_contract::clock::SystemClock;
+use fencehold_store_postgres::PostgresStore;
+use fencehold_test_servers::calls::call;
 use fencehold_test_servers::{postgres as cluster, security_page};
+use fencehold_test_store::block_on;
 
 /// One server for all tests of this binary: each has a database or a schema of its own in it.
 fn cluster() -> &'static PostgresServer {
     static CLUSTER: OnceLock<PostgresServer> = OnceLock::new();
     CLUSTER.get_or_init(|| PostgresServer::start(Durable::No))
+}
+
+fn open_url(url: &PostgresUrl) -> PostgresStore {
+    PostgresStore::open(url, Arc::new(SystemClock)).unwrap()
+}
+
+/// A store in a schema of the server that all tests share.
+fn open(schema: &str) -> PostgresStore {
+    open_with(schema, |_| ())
+}
+
+/// The same by another URL.
+fn open_with(schema: &str, change: impl FnOnce(&mut PostgresUrl)) -> PostgresStore {
+    let mut url = cluster().url(schema);
+    change(&mut url);
+    open_url(&url)
+}
+
+/// The same, used by another role.
+fn open_as(role: &str, schema: &str) -> PostgresStore {
+    open_with(schema, |url| url.user = Some(role.to_owned()))
+}
+
+/// A fresh schema that is up to date.
+fn migrated() -> String {
+    let schema = fresh_schema();
+    block_on(open(&schema).migrate(&call())).unwrap();
+    schema
 }
 
 fencehold_conformance::lease_conformance!(test_store::PostgresTestStore::new);

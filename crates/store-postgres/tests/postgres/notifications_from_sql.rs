@@ -5,9 +5,9 @@ use std::time::Duration;
 
 use fencehold_contract::{HoldChange, Subscription};
 use fencehold_core::{Key, Namespace};
+use fencehold_test_servers::calls::{OneByOne as _, lease_request};
 use fencehold_test_store::TestStore as _;
 
-use crate::fences::take;
 use crate::session::{Calls, Session};
 use crate::test_store::PostgresTestStore;
 
@@ -30,7 +30,7 @@ fn hear(test_store: &PostgresTestStore) -> (mpsc::Receiver<Option<(Namespace, Ke
 fn a_holder_hears_at_once_of_a_revocation_by_plain_sql() {
     let test_store = PostgresTestStore::new();
     let (heard, _subscription) = hear(&test_store);
-    take(&test_store.store(), "k", 1, "A");
+    test_store.store().take(lease_request("k", 1, "A"));
     assert_eq!(heard.recv_timeout(TIMEOUT), Ok(None), "it listens");
     let operator = Session::new(&test_store);
     operator.value(&Calls(test_store.schema).revoke("k"));

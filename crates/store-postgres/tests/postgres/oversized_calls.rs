@@ -2,19 +2,17 @@
 
 use fencehold_contract::StoreError;
 use fencehold_contract::job::NewJob;
-use fencehold_core::job::{JobId, JobKind, QueueName};
+use fencehold_core::job::JobId;
 use fencehold_core::limits::{CALL_BYTES_MAX, JOBS_PER_CALL_MAX, PAYLOAD_BYTES_MAX};
+use fencehold_test_servers::calls::{call, new_job};
 use fencehold_test_store::{TestStore as _, block_on};
 
-use crate::job_transactions::call;
 use crate::test_store::PostgresTestStore;
 
 fn jobs(count: usize, payload: &str) -> Vec<NewJob> {
-    let new = |nth: usize| {
-        let id = JobId::due(nth as u64 + 1, "bounds");
-        NewJob::new(id, QueueName::new("q").unwrap(), JobKind::new("work").unwrap(), payload)
-    };
-    (0..count).map(new).collect()
+    (1..=count as u64)
+        .map(|nth| new_job(JobId::due(nth, "bounds"), "q", payload))
+        .collect()
 }
 
 fn kept(test_store: &PostgresTestStore) -> String {
@@ -29,19 +27,17 @@ fn a_batch_above_the_limit_is_refused_with_its_numbers_and_leaves_nothing() {
     let test_store = PostgresTestStore::new();
     let store = test_store.store();
     let enqueue = |jobs| block_on(store.jobs().unwrap().enqueue(&call(), jobs));
-    match enqueue(jobs(JOBS_PER_CALL_MAX + 1, "{}")) {
-        Err(StoreError::BadInput(bad)) => {
-            let said = bad.to_string();
-            assert!(said.contains("10001") && said.contains("10000"), "{said}");
-        }
-        other => panic!("{:?}", other.map(|answers| answers.len())),
-    }
     let large = format!("\"{}\"", "x".repeat(PAYLOAD_BYTES_MAX - 2));
-    match enqueue(jobs(CALL_BYTES_MAX / PAYLOAD_BYTES_MAX + 1, &large)) {
-        Err(StoreError::BadInput(bad)) => {
-            assert!(bad.to_string().contains(&CALL_BYTES_MAX.to_string()), "{bad}");
+    for (jobs, numbers) in [
+        (jobs(JOBS_PER_CALL_MAX + 1, "{}"), vec!["10001".to_owned(), "10000".to_owned()]),
+        (jobs(CALL_BYTES_MAX / PAYLOAD_BYTES_MAX + 1, &large), vec![CALL_BYTES_MAX.to_string()]),
+    ] {
+        match enqueue(jobs) {
+            Err(StoreError::BadInput(bad)) => {
+                assert!(numbers.iter().all(|number| bad.to_string().contains(number)), "{bad}");
+            }
+            other => panic!("{numbers:?}: {:?}", other.map(|answers| answers.len())),
         }
-        other => panic!("{:?}", other.map(|answers| answers.len())),
     }
     block_on(store.jobs().unwrap().list_queues(&call())).unwrap();
     assert_eq!(kept(&test_store), "0");

@@ -4,19 +4,19 @@ use std::process::{Child, Stdio};
 use std::sync::Arc;
 use std::thread;
 
-use fencehold_contract::job::{AttemptRef, AttemptReport, ClaimJobsRequest, NewJob, Report};
-use fencehold_contract::{AcquireLeaseRequest, CallContext, HoldRef, LeaseStore, PostgresUrl};
-use fencehold_core::job::{JobId, JobKind, JobState, QueueName};
-use fencehold_core::{HoldId, Key, Namespace, Owner};
+use fencehold_contract::job::Report;
+use fencehold_contract::{AcquireLeaseRequest, LeaseStore, PostgresUrl};
+use fencehold_core::job::{JobId, JobState};
 use fencehold_store_postgres::PostgresStore;
+use fencehold_test_servers::calls::{OneByOne as _, call, claim_request, key, lease_request, new_job};
 use fencehold_test_store::block_on;
 
 use crate::cluster::{as_server, free_port, give_to_server};
+use crate::session::until;
 use crate::test_store::PostgresTestStore;
 
 /// Debian's.
 const PGBOUNCER: &str = "/usr/sbin/pgbouncer";
-const TIMEOUT_MS: u64 = 60_000;
 
 /// A pooler in front of the tests' server. It is gone with this.
 struct Pooler {
@@ -59,61 +59,27 @@ impl Drop for Pooler {
     }
 }
 
-fn call() -> CallContext {
-    CallContext::new(Namespace::default()).with_timeout_ms(TIMEOUT_MS)
-}
-
-fn owner(name: &str) -> Owner {
-    Owner::new(name).unwrap()
-}
-
 /// A lease that is renewed, and handed to one who waits.
 fn leases_work(one: &dyn LeaseStore, other: &dyn LeaseStore) {
-    let key = Key::new("k").unwrap();
-    let request = |hold: u8, name| {
-        AcquireLeaseRequest::new(key.clone(), HoldId::from_random([hold; 16]), owner(name), 30_000)
-    };
-    let held = block_on(one.acquire(&call(), request(1, "A"))).unwrap();
-    let held = HoldRef { key: held.key, hold_id: request(1, "A").hold_id, token: held.grant.token };
-    let waits = AcquireLeaseRequest { wait_ms: TIMEOUT_MS, ..request(2, "B") };
+    let held = one.take(lease_request("k", 1, "A"));
+    let waits = AcquireLeaseRequest { wait_ms: 60_000, ..lease_request("k", 2, "B") };
     let granted = thread::scope(|scope| {
-        let waiting = scope.spawn(|| block_on(other.acquire(&call(), waits)));
-        while block_on(one.get(&call(), key.clone()))
-            .unwrap()
-            .is_none_or(|view| view.waiter_count == 0)
-        {
-            thread::yield_now();
-        }
-        let renewed = block_on(one.renew(&call(), vec![held.clone()])).unwrap();
-        renewed.results[0].as_ref().unwrap();
-        block_on(one.release(&call(), vec![held.clone()])).unwrap()[0].as_ref().unwrap();
-        waiting.join().unwrap().unwrap()
+        let waiting = scope.spawn(|| other.take(waits));
+        let view = || block_on(one.get(&call(), key("k"))).unwrap();
+        until("in line", || view().is_some_and(|view| view.waiter_count > 0));
+        one.renew_one(&held).unwrap();
+        one.release_one(&held).unwrap();
+        waiting.join().unwrap()
     });
-    assert!(granted.grant.token > held.token);
+    assert!(granted.token > held.token);
 }
 
 /// A job that fails and is completed: one statement each, and a transaction of several.
 fn jobs_work(store: &dyn LeaseStore, test_store: &PostgresTestStore) {
-    let jobs = store.jobs().unwrap();
-    let queue = QueueName::new("q").unwrap();
-    let id = JobId::from_random(1, [7; 10]);
-    let job = NewJob::new(id, queue.clone(), JobKind::new("work").unwrap(), "{}".to_owned());
-    block_on(jobs.enqueue(&call(), vec![job])).unwrap()[0].as_ref().unwrap();
+    store.enqueue_one(new_job(JobId::from_random(1, [7; 10]), "q", "{}")).unwrap();
     let attempt = |hold: u8, word: Report| {
-        let hold = HoldId::from_random([hold; 16]);
-        let request = ClaimJobsRequest {
-            queues: vec![(queue.clone(), 1)],
-            limit: 1,
-            hold_id: hold,
-            owner: owner("A"),
-            ttl_ms: 30_000,
-            wait_ms: 0,
-            waited_before_ms: 0,
-        };
-        let claimed = block_on(jobs.claim(&call(), request)).unwrap().jobs.remove(0);
-        let attempt = AttemptRef { job_id: id, hold_id: hold, token: claimed.token };
-        let report = AttemptReport { attempt, report: word };
-        block_on(jobs.report(&call(), vec![report])).unwrap().remove(0).unwrap().state
+        let attempt = store.claim_one(claim_request("q", hold, "A"));
+        store.report_one(&attempt, word).unwrap().state
     };
     let failed = Report::Fail { error: "no".to_owned(), retry_in_ms: Some(1_000), permanent: false };
     assert_eq!(attempt(3, failed), JobState::Scheduled);

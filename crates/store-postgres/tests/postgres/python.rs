@@ -1,9 +1,10 @@
 //! What people do from Python: a fence, and a job, in a transaction of their own, through psycopg.
 
-use std::path::PathBuf;
 use std::process::Command;
 
-use crate::session::{Calls, Session};
+use fencehold_test_servers::installed;
+
+use crate::session::with_sessions;
 use crate::test_store::PostgresTestStore;
 
 const SCRIPT: &str = r#"
@@ -21,32 +22,29 @@ with psycopg.connect(host="127.0.0.1", port=port, user="postgres", dbname=databa
         print(error.sqlstate, error.diag.message_primary)
 "#;
 
-/// The Python that `cargo xtask servers` has given psycopg to.
-fn python() -> PathBuf {
-    fencehold_test_servers::installed("python/bin/python")
+/// What a script says, run by the Python that `cargo xtask servers` has given psycopg to.
+fn run(script: &str, test_store: &PostgresTestStore, argument: &str) -> String {
+    let ran = Command::new(installed("python/bin/python"))
+        .args(["-c", script, &test_store.url().hosts[0].1.to_string()])
+        .args([&test_store.database.name, argument])
+        .output()
+        .unwrap();
+    assert!(ran.status.success(), "{}", String::from_utf8_lossy(&ran.stderr));
+    String::from_utf8(ran.stdout).unwrap().trim().to_owned()
 }
 
 #[test]
 fn a_stale_token_is_refused_with_its_sqlstate_and_nothing_is_written() {
-    let test_store = PostgresTestStore::new();
-    let (schema, calls, session) = (test_store.schema, Calls(test_store.schema), Session::new(&test_store));
-    session.value(&format!("CREATE TABLE {schema}.written (token bigint)"));
+    let (test_store, calls, [session]) = with_sessions();
+    session.value("CREATE TABLE written (token bigint)");
     session.value(&calls.acquire("reports/daily", 1, "A"));
-    let (port, database) = (test_store.url().hosts[0].1, &test_store.database.name);
-    let write = |token: u64| {
-        let ran = Command::new(python())
-            .args(["-c", SCRIPT, &port.to_string(), database, &token.to_string()])
-            .output()
-            .unwrap();
-        assert!(ran.status.success(), "{}", String::from_utf8_lossy(&ran.stderr));
-        String::from_utf8(ran.stdout).unwrap().trim().to_owned()
-    };
+    let write = |token: u64| run(SCRIPT, &test_store, &token.to_string());
     assert_eq!(write(1), "written");
     session.value(&calls.revoke("reports/daily"));
     session.value(&calls.acquire("reports/daily", 2, "B"));
     assert_eq!(write(1), "FH001 reports/daily: token 1 is stale; the newest is 3");
     assert_eq!(write(3), "written");
-    assert_eq!(session.value(&format!("SELECT string_agg(token::text, ' ') FROM {schema}.written")), "1 3");
+    assert_eq!(session.value("SELECT string_agg(token::text, ' ') FROM written"), "1 3");
 }
 
 const ENQUEUES: &str = r#"
@@ -69,20 +67,11 @@ with psycopg.connect(host="127.0.0.1", port=port, user="postgres", dbname=databa
 
 #[test]
 fn what_python_enqueues_in_its_own_transaction_is_there_if_that_commits() {
-    let test_store = PostgresTestStore::new();
-    let (schema, session) = (test_store.schema, Session::new(&test_store));
-    session.value(&format!("CREATE TABLE {schema}.customer (name text)"));
-    let (port, database) = (test_store.url().hosts[0].1, &test_store.database.name);
+    let (test_store, _, [session]) = with_sessions();
+    session.value("CREATE TABLE customer (name text)");
     for (fate, said) in [("rolled-back", "rolled back"), ("ada", "committed")] {
-        let ran = Command::new(python())
-            .args(["-c", ENQUEUES, &port.to_string(), database, fate])
-            .output()
-            .unwrap();
-        assert!(ran.status.success(), "{}", String::from_utf8_lossy(&ran.stderr));
-        assert_eq!(String::from_utf8(ran.stdout).unwrap().trim(), said);
+        assert_eq!(run(ENQUEUES, &test_store, fate), said);
     }
-    let told = format!(
-        "SELECT (SELECT string_agg(name, ' ') FROM {schema}.customer) || ': ' || string_agg(payload, ' ') FROM {schema}.job_body"
-    );
-    assert_eq!(session.value(&told), "ada: {\"to\": \"ada\"}");
+    let told = "SELECT (SELECT string_agg(name, ' ') FROM customer) || ': ' || string_agg(payload, ' ') FROM job_body";
+    assert_eq!(session.value(told), "ada: {\"to\": \"ada\"}");
 }

@@ -6,19 +6,18 @@
 
 use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
-use std::sync::Arc;
 
-use fencehold_contract::clock::SystemClock;
-use fencehold_contract::job::{
-    AttemptRef, AttemptReport, ClaimJobsRequest, JobStore, NewJob, Report, Unique,
-};
-use fencehold_contract::{AcquireLeaseRequest, CallContext, HoldRef, LeaseStore, ListEventsRequest};
-use fencehold_core::job::{JobId, JobKind, JobState, QueueName, UniqueKey};
-use fencehold_core::{HoldId, Key, Namespace, Owner};
+use fencehold_contract::job::{JobStore as _, NewJob, Report};
+use fencehold_contract::{LeaseStore as _, ListEventsRequest};
+use fencehold_core::job::{JobId, JobState};
 use fencehold_store_postgres::PostgresStore;
+use fencehold_test_servers::calls::{
+    OneByOne as _, call, claim_request, key, lease_request, new_job, unique,
+};
 use fencehold_test_store::block_on;
 
-use crate::cluster::{Admin, Durable, PostgresServer, fresh_schema};
+use crate::cluster::{Admin, Durable, PostgresServer};
+use crate::{migrated, open, open_url};
 
 /// The schema of the oldest program that is understood. Schema 30 gave functions their public names, before the first release; what programs
 /// before it say is refused, and their recordings are gone.
@@ -27,10 +26,6 @@ const OLDEST: &str = "0030";
 const SCHEMA: &str = "fencehold";
 /// What stands before each entry of the server's log: no statement has it.
 const MARK: &str = "@@entry ";
-
-fn call() -> CallContext {
-    CallContext::new(Namespace::default()).with_timeout_ms(60_000)
-}
 
 fn folder() -> PathBuf {
     Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/postgres/recorded")
@@ -43,48 +38,20 @@ fn job_id() -> JobId {
 
 /// The usual life of leases and jobs, as a program leads it.
 fn usual_life(store: &PostgresStore) {
-    let (key, owner) = (Key::new("k").unwrap(), Owner::new("A").unwrap());
-    let hold = HoldId::from_random([1; 16]);
-    let acquired =
-        block_on(store.acquire(&call(), AcquireLeaseRequest::new(key.clone(), hold, owner.clone(), 60_000)))
-            .unwrap();
-    let lease = HoldRef { key: key.clone(), hold_id: hold, token: acquired.grant.token };
-    block_on(store.renew(&call(), vec![lease.clone()]))
-        .unwrap()
-        .results
-        .remove(0)
+    let lease = store.take(lease_request("k", 1, "A"));
+    store.renew_one(&lease).unwrap();
+    block_on(store.get(&call(), key("k"))).unwrap();
+    let new = new_job(job_id(), "q", "{\"n\":1}");
+    store.enqueue_one(NewJob { unique: unique("once", 60_000), ..new }).unwrap();
+    let attempt = store.claim_one(claim_request("q", 2, "A"));
+    store.renew_attempt(&attempt).unwrap();
+    store
+        .report_one(&attempt, Report::Complete { result: Some("{\"sent\":true}".into()) })
         .unwrap();
-    block_on(store.get(&call(), key)).unwrap();
-    let queue = QueueName::new("q").unwrap();
-    let jobs: &dyn JobStore = LeaseStore::jobs(store).unwrap();
-    let mut new = NewJob::new(job_id(), queue.clone(), JobKind::new("k").unwrap(), "{\"n\":1}");
-    new.unique = Some(Unique { key: UniqueKey::new("once").unwrap(), window_ms: 60_000 });
-    block_on(jobs.enqueue(&call(), vec![new])).unwrap().remove(0).unwrap();
-    let hold = HoldId::from_random([2; 16]);
-    let claim = ClaimJobsRequest {
-        queues: vec![(queue, 1)],
-        limit: 1,
-        hold_id: hold,
-        owner,
-        ttl_ms: 60_000,
-        wait_ms: 0,
-        waited_before_ms: 0,
-    };
-    let claimed = block_on(jobs.claim(&call(), claim)).unwrap().jobs.remove(0);
-    let attempt = AttemptRef { job_id: claimed.id, hold_id: hold, token: claimed.token };
-    block_on(jobs.renew_attempts(&call(), vec![attempt.clone()]))
-        .unwrap()
-        .results
-        .remove(0)
-        .unwrap();
-    let done = AttemptReport { attempt, report: Report::Complete { result: Some("{\"sent\":true}".into()) } };
-    block_on(jobs.report(&call(), vec![done])).unwrap().remove(0).unwrap();
-    block_on(jobs.list_queues(&call())).unwrap();
-    block_on(store.release(&call(), vec![lease])).unwrap().remove(0).unwrap();
-    block_on(
-        store.list_events(&call(), ListEventsRequest { cursor: None, prefix: None, limit: 10, wait_ms: 0 }),
-    )
-    .unwrap();
+    block_on(store.list_queues(&call())).unwrap();
+    store.release_one(&lease).unwrap();
+    let events = ListEventsRequest { limit: 10, ..ListEventsRequest::default() };
+    block_on(store.list_events(&call(), events)).unwrap();
 }
 
 /// What a program says in its usual life, from the log of the server.
@@ -94,9 +61,8 @@ fn record() -> String {
         directory.clone_into(&mut place);
         vec![format!("log_line_prefix={MARK}%p ")]
     });
-    let open = || PostgresStore::open(&cluster.url(SCHEMA), Arc::new(SystemClock)).unwrap();
-    let version = block_on(open().migrate(&call())).unwrap();
-    assert!(!version.is_empty());
+    let open = || open_url(&cluster.url(SCHEMA));
+    assert!(!block_on(open().migrate(&call())).unwrap().is_empty());
     cluster.admin().run("ALTER SYSTEM SET log_statement = 'all'");
     cluster.admin().run("SELECT pg_reload_conf()");
     while cluster.admin().value("SHOW log_statement") != "all" {}
@@ -138,14 +104,10 @@ fn recorded(log: &str) -> String {
 
 /// Says everything again, on a schema of this program. The statement that fails is named.
 fn replay(recording: &str) -> Result<JobState, String> {
-    let schema = fresh_schema();
-    let store = PostgresStore::open(&crate::cluster().url(&schema), Arc::new(SystemClock)).unwrap();
-    block_on(store.migrate(&call())).unwrap();
+    let schema = migrated();
     let mut sessions: BTreeMap<&str, Admin> = BTreeMap::new();
     for (nth, line) in recording.lines().enumerate() {
-        let mut fields = line.splitn(3, '\t');
-        let (Some(session), Some(sql), Some(parameters)) = (fields.next(), fields.next(), fields.next())
-        else {
+        let [session, sql, parameters] = line.splitn(3, '\t').collect::<Vec<_>>()[..] else {
             return Err(format!("line {} is not a statement: {line}", nth + 1));
         };
         let sql = sql.replace(&format!("\"{SCHEMA}\""), &format!("\"{schema}\""));
@@ -165,7 +127,7 @@ fn replay(recording: &str) -> Result<JobState, String> {
             format!("line {}: {said}: {sql}", nth + 1)
         })?;
     }
-    let job = block_on(LeaseStore::jobs(&store).unwrap().get_job(&call(), job_id())).unwrap();
+    let job = block_on(open(&schema).get_job(&call(), job_id())).unwrap();
     job.map(|job| job.job.state).ok_or_else(|| "its job is not there".to_owned())
 }
 
@@ -194,10 +156,7 @@ fn what_this_program_says_can_be_recorded_and_said_again() {
         assert!(recording.contains(statement), "{statement} is not in what was recorded:\n{recording}");
     }
     if std::env::var_os("FENCEHOLD_RECORD_STATEMENTS").is_some() {
-        let known = block_on(async {
-            let store = PostgresStore::open(&crate::cluster().url("none"), Arc::new(SystemClock)).unwrap();
-            store.schema_version(&call()).await.unwrap().known
-        });
+        let known = block_on(open("none").schema_version(&call())).unwrap().known;
         std::fs::write(folder().join(format!("{known:04}.tsv")), &recording).unwrap();
     }
     assert_eq!(replay(&recording), Ok(JobState::Completed), "{recording}");

@@ -4,13 +4,12 @@
 use std::thread;
 
 use fencehold_contract::job::ClaimJobsRequest;
-use fencehold_contract::{AcquireLeaseRequest, HoldRef};
-use fencehold_core::{HoldId, Key, Owner};
+use fencehold_test_servers::calls::{OneByOne as _, call, key, lease_request};
 use fencehold_test_store::{TestStore as _, block_on};
 
-use crate::job_races::{A, B, JobRaceFixture, run};
-use crate::job_transactions::{attempt, call, request};
-use crate::session::{LOOKS_MAX, Session};
+use crate::job_races::{A, B, JobRaceFixture};
+use crate::job_transactions::{attempt, request};
+use crate::session::{Session, until};
 
 /// As many as the URL of the tests allows.
 const CONNECTIONS: usize = 4;
@@ -18,29 +17,27 @@ const CONNECTIONS: usize = 4;
 /// A session that keeps every look at a lease waiting, and no renewal.
 fn in_the_way_of_looks(fixture: &JobRaceFixture) -> Session {
     let session = fixture.session();
-    run(&session, "BEGIN");
-    run(&session, "LOCK TABLE lease_ending IN ACCESS EXCLUSIVE MODE");
+    session.value("BEGIN");
+    session.value("LOCK TABLE lease_ending IN ACCESS EXCLUSIVE MODE");
     session
 }
 
 /// Does something while all connections for calls are in use, each by a call that waits.
 fn with_all_connections_in_use(fixture: &JobRaceFixture, work: impl FnOnce()) {
     let store = fixture.test_store.store();
-    let key = || Key::new("k").unwrap();
     let blocker = in_the_way_of_looks(fixture);
     thread::scope(|scope| {
         let looks: Vec<_> = (0..2 * CONNECTIONS)
-            .map(|_| scope.spawn(|| block_on(store.get(&call(), key())).unwrap()))
+            .map(|_| scope.spawn(|| block_on(store.get(&call(), key("k"))).unwrap()))
             .collect();
         let in_use = format!(
             "SELECT count(*) FROM pg_stat_activity WHERE '{}' = ANY (pg_blocking_pids(pid)::text[]) AND query LIKE '%lease_get%'",
             blocker.pid
         );
-        let all = (0..LOOKS_MAX).any(|_| fixture.watch.value(&in_use) == CONNECTIONS.to_string());
-        assert!(all, "not all connections are in use");
+        until("all connections in use", || fixture.watch.value(&in_use) == CONNECTIONS.to_string());
         work();
         assert_eq!(fixture.watch.value(&in_use), CONNECTIONS.to_string(), "they are still in use");
-        run(&blocker, "COMMIT");
+        blocker.value("COMMIT");
         for look in looks {
             look.join().unwrap();
         }
@@ -51,11 +48,7 @@ fn with_all_connections_in_use(fixture: &JobRaceFixture, work: impl FnOnce()) {
 fn renewals_go_through_while_all_connections_for_calls_are_in_use() {
     let fixture = JobRaceFixture::new();
     let store = fixture.test_store.store();
-    let hold = HoldId::from_random([1; 16]);
-    let owner = Owner::new("A").unwrap();
-    let wanted = AcquireLeaseRequest::new(Key::new("k").unwrap(), hold, owner, 30_000);
-    let token = block_on(store.acquire(&call(), wanted)).unwrap().grant.token;
-    let lease = HoldRef { key: Key::new("k").unwrap(), hold_id: hold, token };
+    let lease = store.take(lease_request("k", 1, "A"));
     let jobs = store.jobs().unwrap();
     block_on(jobs.claim(&call(), request(A))).unwrap();
     with_all_connections_in_use(&fixture, || {
@@ -83,10 +76,10 @@ fn a_claim_keeps_its_place_in_line_while_all_connections_for_calls_are_in_use() 
             block_on(jobs.claim(&call(), wait)).unwrap()
         });
         let beat = || fixture.watch.value("SELECT max(beat) FROM fencehold.job_waiter");
-        assert!((0..LOOKS_MAX).any(|_| !beat().is_empty()), "it does not stand in line");
+        until("in line", || !beat().is_empty());
         with_all_connections_in_use(&fixture, || {
             let before = beat();
-            assert!((0..LOOKS_MAX).any(|_| beat() != before), "its place is not kept up");
+            until("its place is kept up", || beat() != before);
         });
         fixture.watch.run("SELECT fencehold.enqueue_job('q', 'work', '2')");
         assert_eq!(waiting.join().unwrap().jobs.len(), 1);

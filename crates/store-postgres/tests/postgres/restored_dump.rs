@@ -1,24 +1,15 @@
 //! R24: a dump is put back, counters and all.
 
 use std::process::{Command, Stdio};
-use std::sync::Arc;
 
-use fencehold_contract::clock::SystemClock;
-use fencehold_contract::{AcquireLeaseRequest, CallContext, HoldRef, LeaseStore as _, StoreError, StoreUrl};
-use fencehold_core::{HoldId, Key, Namespace, Owner, Refusal};
+use fencehold_contract::{AcquireLeaseRequest, HoldRef, LeaseStore as _, StoreError};
+use fencehold_core::Refusal;
 use fencehold_store_postgres::PostgresStore;
+use fencehold_test_servers::calls::{OneByOne as _, call, lease_request, owner};
 use fencehold_test_store::block_on;
 
 use crate::cluster::fresh_schema;
-
-fn call() -> CallContext {
-    CallContext::new(Namespace::default())
-}
-
-fn request(hold: u8) -> AcquireLeaseRequest {
-    let hold = HoldId::from_random([hold; 16]);
-    AcquireLeaseRequest::new(Key::new("k").unwrap(), hold, Owner::new("A").unwrap(), 300)
-}
+use crate::{open, open_with};
 
 /// One of PostgreSQL's programs for clients, which are on the path.
 fn client(program: &str, database: &str, port: u16) -> Command {
@@ -30,16 +21,13 @@ fn client(program: &str, database: &str, port: u16) -> Command {
 #[test]
 fn a_restored_dump_gives_no_token_twice_once_it_was_advanced() {
     let schema = fresh_schema();
-    let url = crate::cluster().url(&schema);
-    let port = url.hosts[0].1;
-    let open = |url| PostgresStore::open(url, Arc::new(SystemClock)).unwrap();
-    let store = open(&url);
+    let port = crate::cluster().url(&schema).hosts[0].1;
+    let store = open(&schema);
     let take = |store: &PostgresStore, hold: u8| {
-        let acquired = block_on(store.acquire(&call(), request(hold)))?;
-        let held = HoldRef { key: acquired.key, hold_id: request(hold).hold_id, token: acquired.grant.token };
-        block_on(store.release(&call(), vec![held.clone()])).unwrap()[0]
-            .as_ref()
-            .unwrap();
+        let request = AcquireLeaseRequest { ttl_ms: 300, ..lease_request("k", hold, "A") };
+        let acquired = block_on(store.acquire(&call(), request.clone()))?;
+        let held = HoldRef { key: acquired.key, hold_id: request.hold_id, token: acquired.grant.token };
+        store.release_one(&held).unwrap();
         Ok::<_, StoreError>(held)
     };
     take(&store, 1).unwrap();
@@ -61,23 +49,15 @@ fn a_restored_dump_gives_no_token_twice_once_it_was_advanced() {
         .unwrap();
     std::io::Write::write_all(restoring.stdin.as_mut().unwrap(), &dumped.stdout).unwrap();
     assert!(restoring.wait().unwrap().success());
-    let url = crate::cluster()
-        .url_text(&schema)
-        .replace("/postgres?", &format!("/{database}?"));
-    let StoreUrl::Postgres(url) = url.parse().unwrap() else { panic!("{url}") };
-    let restored = open(&url);
+    let restored = open_with(&schema, |url| url.database = database);
 
-    match block_on(restored.renew(&call(), vec![newest.clone()]))
-        .unwrap()
-        .results
-        .remove(0)
-    {
+    match restored.renew_one(&newest) {
         Err(Refusal::StoreRewound { token: shown, current_token: current }) => {
             assert!(shown == newest.token && current < shown);
         }
         other => panic!("{other:?}"),
     }
-    let advanced = block_on(restored.advance(&call(), Owner::new("P").unwrap(), 1_000)).unwrap();
+    let advanced = block_on(restored.advance(&call(), owner("P"), 1_000)).unwrap();
     assert_eq!(advanced.closed_for_ms, 300, "the longest ttl that it knows of");
     let next = (0..1_000).find_map(|_| match take(&restored, 9) {
         Ok(held) => Some(held),

@@ -1,17 +1,12 @@
 //! Who may call and touch what in the schema, seen by six roles: every function, procedure, table, view and sequence that
 //! the catalogue has is tried by each. What was seen stands in `docs/security.md`.
 
-use std::sync::Arc;
-
-use fencehold_contract::clock::SystemClock;
-use fencehold_contract::{CallContext, StoreUrl};
-use fencehold_core::Namespace;
-use fencehold_store_postgres::PostgresStore;
+use fencehold_test_servers::calls::call;
 use fencehold_test_store::block_on;
 use tokio_postgres::error::SqlState;
 
 use crate::cluster::{Admin, Durable, PostgresServer};
-use crate::security_page;
+use crate::{open_url, security_page};
 
 const SCHEMA: &str = "fencehold";
 const OWNER: &str = "schema_owner";
@@ -110,12 +105,9 @@ fn the_matrix_of_sql_is_what_was_seen() {
     cluster.admin().run(&format!("CREATE ROLE {OWNER} LOGIN CREATEROLE"));
     cluster.admin().run(&format!("CREATE ROLE {NOBODY} LOGIN"));
     cluster.admin().run(&format!("CREATE DATABASE {database} OWNER {OWNER}"));
-    let url = cluster
-        .url_text_in(database, SCHEMA)
-        .replacen("postgres@", &format!("{OWNER}@"), 1);
-    let StoreUrl::Postgres(url) = url.parse().unwrap() else { panic!("{url}") };
-    let store = PostgresStore::open(&url, Arc::new(SystemClock)).unwrap();
-    block_on(store.migrate(&CallContext::new(Namespace::default()))).unwrap();
+    let mut url = cluster.url_in(database, SCHEMA);
+    url.user = Some(OWNER.to_owned());
+    block_on(open_url(&url).migrate(&call())).unwrap();
 
     let admin = cluster.admin_in(database);
     let roles = roles(&admin);
@@ -123,10 +115,11 @@ fn the_matrix_of_sql_is_what_was_seen() {
     let mut rows: Vec<Row> = Vec::new();
 
     let create = format!("CREATE TABLE {SCHEMA}.planted ()");
-    let may_create = |role: &String| match attempt(&admin, role, &create) {
+    let may = |role: &String, statement: &str| match attempt(&admin, role, statement) {
         Err(error) if is_refusal(&error) => "–".to_owned(),
         _ => "yes".to_owned(),
     };
+    let may_create = |role: &String| may(role, &create);
     rows.push(("make objects in the schema".to_owned(), roles.iter().map(may_create).collect()));
 
     // A trigger's function cannot be called by any role.
@@ -164,10 +157,7 @@ fn the_matrix_of_sql_is_what_was_seen() {
         let [Some(name), Some(kind), column] = &relation[..] else { panic!("{relation:?}") };
         let place = format!("{SCHEMA}.{name}");
         let cell = |role: &String| match kind.as_str() {
-            "S" => match attempt(&admin, role, &format!("SELECT nextval('{place}')")) {
-                Err(error) if is_refusal(&error) => "–".to_owned(),
-                _ => "yes".to_owned(),
-            },
+            "S" => may(role, &format!("SELECT nextval('{place}')")),
             _ => touched(&admin, role, &place, column.as_deref().unwrap()),
         };
         let what = match kind.as_str() {

@@ -1,17 +1,13 @@
 //! Who may do what: every function and every table of the schema, role by role.
 
-use std::sync::Arc;
-
-use fencehold_contract::clock::SystemClock;
-use fencehold_contract::{AcquireLeaseRequest, CallContext, LeaseStore as _, StoreError};
-use fencehold_core::{HoldId, Key, Namespace, Owner};
-use fencehold_store_postgres::PostgresStore;
+use fencehold_contract::LeaseStore as _;
+use fencehold_contract::job::WaitRequest;
+use fencehold_test_servers::calls::{OneByOne as _, call, key, lease_request, unusable};
 use fencehold_test_store::block_on;
 
-use crate::cluster::fresh_schema;
-use crate::other_roles::open_as;
-use crate::session::{LOOKS_MAX, Session};
-use crate::test_store::PostgresTestStore;
+use crate::session::{until, with_sessions};
+use crate::upgraded::old_schema;
+use crate::{migrated, open, open_as};
 
 /// What a reader may call, the views, and the one table that it may read.
 const READER: &str =
@@ -27,19 +23,15 @@ const WORKER: &str = "complete_job enqueue_job fence fence_job fence_on fence_re
 /// What an admin may call beside that.
 const ADMIN: &str = "lease_advance lease_revoke lease_revoke_many store_limits_set store_open_now";
 
-fn call() -> CallContext {
-    CallContext::new(Namespace::default()).with_timeout_ms(60_000)
-}
-
-fn migrated() -> String {
-    let schema = fresh_schema();
-    block_on(open_as("postgres", &schema).migrate(&call())).unwrap();
-    schema
+/// The first column of what a statement gives.
+fn column(sql: &str) -> Vec<String> {
+    let rows = crate::cluster().admin().run(sql);
+    rows.into_iter().map(|mut row| row.remove(0).unwrap()).collect()
 }
 
 /// Everything in the schema that this role has any right to.
 fn rights(role: &str, schema: &str) -> Vec<String> {
-    let rows = crate::cluster().admin().run(&format!(
+    column(&format!(
         "SELECT DISTINCT p.proname::text FROM pg_proc p WHERE p.pronamespace = '{schema}'::regnamespace
             AND has_function_privilege('{role}', p.oid, 'EXECUTE')
          UNION
@@ -51,8 +43,7 @@ fn rights(role: &str, schema: &str) -> Vec<String> {
          SELECT c.relname || ' ' || r FROM pg_class c CROSS JOIN unnest('{{SELECT,USAGE,UPDATE}}'::text[]) AS r
          WHERE c.relnamespace = '{schema}'::regnamespace AND c.relkind = 'S' AND has_sequence_privilege('{role}', c.oid, r)
          ORDER BY 1"
-    ));
-    rows.into_iter().map(|mut row| row.remove(0).unwrap()).collect()
+    ))
 }
 
 /// Those of these names that there are in the schema.
@@ -61,12 +52,7 @@ fn named(schema: &str, lists: &[&str]) -> Vec<String> {
         "SELECT proname FROM pg_proc WHERE pronamespace = '{schema}'::regnamespace
          UNION SELECT relname FROM pg_class WHERE relnamespace = '{schema}'::regnamespace"
     );
-    let there: Vec<String> = crate::cluster()
-        .admin()
-        .run(&there)
-        .into_iter()
-        .map(|mut row| row.remove(0).unwrap())
-        .collect();
+    let there = column(&there);
     let mut names: Vec<String> = lists
         .iter()
         .flat_map(|list| list.split_whitespace())
@@ -81,29 +67,19 @@ fn named(schema: &str, lists: &[&str]) -> Vec<String> {
 fn every_role_may_do_what_is_its_own_and_nothing_else() {
     let (schema, other) = (migrated(), migrated());
     // Its roles have no schema in their names.
-    block_on(open_as("postgres", "fencehold").migrate(&call())).unwrap();
+    block_on(open("fencehold").migrate(&call())).unwrap();
     let admin = crate::cluster().admin();
     admin.run(&format!("CREATE ROLE stranger_of_{schema}"));
-    assert_eq!(rights(&format!("stranger_of_{schema}"), &schema), named(&schema, &[]));
-    assert_eq!(rights(&format!("fencehold_{schema}_reader"), &schema), named(&schema, &[READER]));
-    assert_eq!(rights(&format!("fencehold_{schema}_worker"), &schema), named(&schema, &[READER, WORKER]));
-    assert_eq!(
-        rights(&format!("fencehold_{schema}_admin"), &schema),
-        named(&schema, &[READER, WORKER, ADMIN])
-    );
+    let role = |rank: &str| format!("fencehold_{schema}_{rank}");
+    assert_eq!(rights(&format!("stranger_of_{schema}"), &schema), [""; 0]);
+    assert_eq!(rights(&role("reader"), &schema), named(&schema, &[READER]));
+    assert_eq!(rights(&role("worker"), &schema), named(&schema, &[READER, WORKER]));
+    assert_eq!(rights(&role("admin"), &schema), named(&schema, &[READER, WORKER, ADMIN]));
     for rank in ["reader", "worker", "admin"] {
-        assert_eq!(
-            rights(&format!("fencehold_{schema}_{rank}"), &other),
-            named(&schema, &[]),
-            "one grant opens one store"
-        );
-        assert_eq!(
-            rights(&format!("fencehold_{rank}"), &schema),
-            named(&schema, &[]),
-            "nor do those of another schema"
-        );
-        let may_add =
-            format!("SELECT has_schema_privilege('fencehold_{schema}_{rank}', '{schema}', 'CREATE')");
+        assert_eq!(rights(&role(rank), &other), [""; 0], "one grant opens one store");
+        let of_another = format!("fencehold_{rank}");
+        assert_eq!(rights(&of_another, &schema), [""; 0], "nor do those of another schema");
+        let may_add = format!("SELECT has_schema_privilege('{}', '{schema}', 'CREATE')", role(rank));
         assert_eq!(admin.value(&may_add), "f");
     }
 }
@@ -128,16 +104,11 @@ fn roles_that_were_made_after_the_schema_get_their_rights_from_a_migration() {
     admin.run(&format!("DROP OWNED BY {worker}; DROP ROLE {worker}"));
     admin.run(&format!("CREATE ROLE {worker} NOLOGIN; CREATE ROLE user_of_{schema} LOGIN IN ROLE {worker}"));
     let user = || open_as(&format!("user_of_{schema}"), &schema);
-    match block_on(user().status(&call())) {
-        Err(StoreError::Unusable { message: why, .. }) => {
-            assert!(
-                why.contains(&worker) && why.contains("if it has that role") && why.contains("store migrate"),
-                "{why}"
-            );
-        }
-        other => panic!("{other:?}"),
+    let why = unusable(block_on(user().status(&call())));
+    for said in [worker.as_str(), "if it has that role", "store migrate"] {
+        assert!(why.contains(said), "{why}");
     }
-    assert_eq!(block_on(open_as("postgres", &schema).migrate(&call())).unwrap().len(), 0);
+    assert_eq!(block_on(open(&schema).migrate(&call())).unwrap().len(), 0);
     assert_eq!(rights(&worker, &schema), named(&schema, &[READER, WORKER]));
     block_on(user().status(&call())).unwrap();
     assert_eq!(block_on(user().migrate(&call())).unwrap().len(), 0, "a worker finds nothing to do");
@@ -146,27 +117,22 @@ fn roles_that_were_made_after_the_schema_get_their_rights_from_a_migration() {
 /// A grant that the owner made by hand is the owner's.
 #[test]
 fn a_grant_to_another_role_outlives_a_migration() {
-    let schema = fresh_schema();
+    let schema = old_schema();
     let admin = crate::cluster().admin();
-    crate::upgraded::make_old(&schema);
     admin.run(&format!(
         "CREATE ROLE shop_of_{schema}; GRANT USAGE ON SCHEMA {schema} TO shop_of_{schema};
          GRANT EXECUTE ON FUNCTION {schema}.enqueue TO shop_of_{schema}"
     ));
-    block_on(open_as("postgres", &schema).migrate(&call())).unwrap();
+    block_on(open(&schema).migrate(&call())).unwrap();
     assert_eq!(rights(&format!("shop_of_{schema}"), &schema), ["enqueue_job"]);
     admin.run(&format!("SELECT {schema}.enqueue_job('q', 'k', '{{}}', priority => 5)"));
 }
 
 #[test]
 fn a_worker_cannot_keep_the_leases_of_others_from_expiring() {
-    let test_store = PostgresTestStore::new();
-    let worker = Session::new(&test_store);
-    test_store.admin(
-        "SELECT fencehold.lease_acquire('default', '{k}', '\\x01', 0, 'me', NULL, 30000, NULL,
-            0, 0, 0::smallint, NULL, NULL, NULL, 60000)",
-    );
+    let (test_store, calls, [worker]) = with_sessions();
     worker.value("SET ROLE fencehold_worker");
+    worker.value(&calls.acquire("k", 1, "me"));
     let expired = (0..100).any(|_| {
         worker.value("SELECT fencehold.lease_suspend(9007199254740991)");
         test_store.admin("UPDATE fencehold.test_clock SET at_ms = at_ms + 20000");
@@ -177,30 +143,27 @@ fn a_worker_cannot_keep_the_leases_of_others_from_expiring() {
 }
 
 #[test]
-fn a_reader_sweeps_nothing_and_adds_no_row() {
+fn a_reader_looks_sweeps_nothing_and_adds_no_row() {
     let schema = migrated();
     let admin = crate::cluster().admin();
     admin.run(&format!("CREATE ROLE reader_of_{schema} LOGIN IN ROLE fencehold_{schema}_reader"));
-    let text = crate::cluster()
-        .url_text(&schema)
-        .replacen("postgres@", &format!("reader_of_{schema}@"), 1);
-    let fencehold_contract::StoreUrl::Postgres(url) = text.parse().unwrap() else { panic!("{text}") };
-    let reader = PostgresStore::open(&url, Arc::new(SystemClock)).unwrap();
+    let reader = open_as(&format!("reader_of_{schema}"), &schema);
     let id = admin
         .value(&format!("SELECT {schema}.enqueue_job('q', 'k', '{{}}')"))
         .parse()
         .unwrap();
     let jobs = reader.jobs().unwrap();
     assert!(block_on(jobs.get_job(&call(), id)).unwrap().is_some());
-    let wait = fencehold_contract::job::WaitRequest { id, wait_ms: 1 };
-    assert!(
-        block_on(jobs.wait_for_job(&call(), wait)).unwrap().is_some(),
-        "it learns that the job is not over"
-    );
+    let waited = block_on(jobs.wait_for_job(&call(), WaitRequest { id, wait_ms: 1 })).unwrap();
+    assert!(waited.is_some(), "it learns that the job is not over");
     assert_eq!(admin.value(&format!("SELECT count(*) FROM {schema}.job_awaited")), "0");
-    let (key, hold) = (Key::new("k").unwrap(), HoldId::from_random([1; 16]));
-    let request = AcquireLeaseRequest::new(key, hold, Owner::new("A").unwrap(), 30_000);
-    assert!(matches!(block_on(reader.acquire(&call(), request)), Err(StoreError::Unusable { .. })));
+    // It may look at a lease, and is refused the rest.
+    open(&schema).take(lease_request("k", 1, "A"));
+    let seen = block_on(reader.get(&call(), key("k"))).unwrap().unwrap();
+    assert_eq!(seen.holder.unwrap().owner.as_str(), "A");
+    block_on(reader.status(&call())).unwrap();
+    let why = unusable(block_on(reader.acquire(&call(), lease_request("k", 2, "A"))));
+    assert!(why.contains(&format!("fencehold_{schema}_worker")), "{why}");
 }
 
 #[test]
@@ -211,11 +174,8 @@ fn every_table_can_be_published() {
             AND NOT (c.relreplident = 'f' OR c.relreplident = 'd' AND EXISTS (
                 SELECT FROM pg_index i WHERE i.indrelid = c.oid AND i.indisprimary))"
     );
-    assert_eq!(
-        crate::cluster().admin().value(&without),
-        "",
-        "no row of these can be deleted while they are published"
-    );
+    let without = crate::cluster().admin().value(&without);
+    assert_eq!(without, "", "no row of these can be deleted while they are published");
 }
 
 /// The status of the store says what keeps retention from its work.
@@ -224,17 +184,15 @@ fn maintenance_that_fails_is_seen_in_the_status_until_it_works_again() {
     let schema = migrated();
     let admin = crate::cluster().admin();
     admin.run(&format!("ALTER TABLE {schema}.job_dropped RENAME TO gone"));
-    let store = open_as("postgres", &schema);
+    let store = open(&schema);
     block_on(store.jobs().unwrap().list_queues(&call())).unwrap();
     let maintenance = || block_on(store.status(&call())).unwrap().maintenance_errors;
-    let seen = (0..LOOKS_MAX).any(|_| {
-        let said = maintenance();
-        said.iter()
-            .any(|line| line.starts_with("retention: failed") && line.contains("job_dropped"))
+    until("it is shown", || {
+        let shown = |line: &String| line.starts_with("retention: failed") && line.contains("job_dropped");
+        maintenance().iter().any(shown)
     });
-    assert!(seen, "it is not shown: {:?}", maintenance());
     admin.run(&format!("ALTER TABLE {schema}.gone RENAME TO job_dropped"));
-    assert!((0..LOOKS_MAX).any(|_| maintenance().is_empty()), "it is still shown: {:?}", maintenance());
+    until("it is shown no more", || maintenance().is_empty());
 }
 
 #[test]
@@ -243,5 +201,5 @@ fn the_status_knows_of_the_events_of_jobs() {
     crate::cluster()
         .admin()
         .run(&format!("SELECT {schema}.enqueue_job('q', 'k', '{{}}')"));
-    assert_eq!(block_on(open_as("postgres", &schema).status(&call())).unwrap().newest_event_seq, 1);
+    assert_eq!(block_on(open(&schema).status(&call())).unwrap().newest_event_seq, 1);
 }

@@ -1,22 +1,22 @@
 //! The schema: made once however many come at once, and refused where it is newer than the program.
 
 use std::fmt::Write as _;
-use std::sync::{Arc, Barrier, Mutex};
+use std::sync::{Barrier, Mutex};
 use std::thread;
 
-use fencehold_contract::clock::SystemClock;
-use fencehold_contract::{
-    AcquireLeaseRequest, CallContext, HoldRef, LeaseStore as _, ListEventsRequest, MigrateSchema, StoreError,
+use fencehold_contract::{CallContext, HoldRef, LeaseStore as _, ListEventsRequest, MigrateSchema, StoreUrl};
+use fencehold_core::{Namespace, Token};
+use fencehold_test_servers::calls::{
+    OneByOne as _, call, hold_id, key, lease_request, unavailable, unusable,
 };
-use fencehold_core::{HoldId, Key, Namespace, Owner, Token};
-use fencehold_store_postgres::PostgresStore;
 use fencehold_test_store::block_on;
 use tracing::field::Field;
 use tracing::{Event, Level, Metadata, Subscriber, span};
 
 use crate::cluster::fresh_schema;
-use crate::session::LOOKS_MAX;
-use crate::upgraded::make_old;
+use crate::session::until;
+use crate::upgraded::old_schema;
+use crate::{migrated, open, open_url, open_with};
 
 /// What programs are warned of, in this process.
 static WARNINGS: Mutex<Vec<String>> = Mutex::new(Vec::new());
@@ -48,14 +48,6 @@ impl Subscriber for WarningLog {
     fn enter(&self, _: &span::Id) {}
 
     fn exit(&self, _: &span::Id) {}
-}
-
-fn open(schema: &str) -> PostgresStore {
-    PostgresStore::open(&crate::cluster().url(schema), Arc::new(SystemClock)).unwrap()
-}
-
-fn call() -> CallContext {
-    CallContext::new(Namespace::default()).with_timeout_ms(60_000)
 }
 
 #[test]
@@ -96,28 +88,25 @@ fn twenty_that_use_a_schema_at_once_all_find_it_made() {
     });
 }
 
+fn make_too_new(schema: &str) {
+    let newer = format!("INSERT INTO {schema}.migration VALUES (9999, 'of the future')");
+    crate::cluster().admin().run(&newer);
+}
+
 #[test]
 fn a_schema_that_is_newer_than_the_program_is_refused_and_left_alone() {
-    let schema = fresh_schema();
-    block_on(open(&schema).migrate(&call())).unwrap();
-    let admin = crate::cluster().admin();
-    admin.run(&format!("INSERT INTO {schema}.migration VALUES (9999, 'of the future')"));
-    match block_on(open(&schema).migrate(&call())) {
-        Err(StoreError::Unusable { message: why, .. }) => {
-            assert!(why.contains("version 9999") && why.contains("update this one"), "{why}");
-        }
-        other => panic!("{other:?}"),
-    }
+    let schema = migrated();
+    make_too_new(&schema);
+    let why = unusable(block_on(open(&schema).migrate(&call())));
+    assert!(why.contains("version 9999") && why.contains("update this one"), "{why}");
     assert_eq!(block_on(open(&schema).schema_version(&call())).unwrap().found, 9999);
 }
 
 #[test]
 fn leases_that_are_held_go_on_when_an_older_schema_is_brought_up_to_date() {
-    let schema = fresh_schema();
-    make_old(&schema);
+    let schema = old_schema();
     let admin = crate::cluster().admin();
     admin.run(&format!("SET search_path = {schema}, pg_temp"));
-    let (key, hold) = (Key::new("k").unwrap(), HoldId::from_random([0; 16]));
     admin.run(
         "SELECT lease_acquire('held', '{k}', substr(sha256(decode(repeat('00', 16), 'hex')), 1, 16), 0, 'me', NULL, 60000, NULL,
             0, 0, 0::smallint, NULL, NULL, NULL, 60000)",
@@ -125,10 +114,10 @@ fn leases_that_are_held_go_on_when_an_older_schema_is_brought_up_to_date() {
     let store = open(&schema);
     assert_eq!(block_on(store.migrate(&call())).unwrap()[0], "upgrade from 21");
     let call = CallContext::new(Namespace::new("held").unwrap()).with_timeout_ms(60_000);
-    let lease = HoldRef { key, hold_id: hold, token: Token::new(1) };
+    let lease = HoldRef { key: key("k"), hold_id: hold_id(0), token: Token::new(1) };
     let renewed = block_on(store.renew(&call, vec![lease])).unwrap().results.remove(0).unwrap();
     assert_eq!(renewed.token.get(), 1);
-    let all = ListEventsRequest { cursor: None, prefix: None, limit: 100, wait_ms: 0 };
+    let all = ListEventsRequest { limit: 100, ..ListEventsRequest::default() };
     let told = block_on(store.list_events(&call, all)).unwrap().events;
     assert_eq!(told.len(), 1, "earlier events are still there: {told:?}");
 }
@@ -136,15 +125,10 @@ fn leases_that_are_held_go_on_when_an_older_schema_is_brought_up_to_date() {
 #[test]
 fn a_server_that_is_not_there_is_named_without_its_password() {
     let url = "postgres://me:secret@127.0.0.1:1/app".parse().unwrap();
-    let fencehold_contract::StoreUrl::Postgres(url) = url else { panic!("{url}") };
-    let store = PostgresStore::open(&url, Arc::new(SystemClock)).unwrap();
-    match block_on(store.migrate(&call().with_timeout_ms(50))) {
-        Err(StoreError::Unavailable { message: why }) => {
-            assert!(why.starts_with("postgres://me@127.0.0.1:1/app: "), "{why}");
-            assert!(!why.contains("secret"), "{why}");
-        }
-        other => panic!("{other:?}"),
-    }
+    let StoreUrl::Postgres(url) = url else { panic!("{url}") };
+    let why = unavailable(block_on(open_url(&url).migrate(&call().with_timeout_ms(50))));
+    assert!(why.starts_with("postgres://me@127.0.0.1:1/app: "), "{why}");
+    assert!(!why.contains("secret"), "{why}");
 }
 
 /// One that is connected already goes on: but it says that it is too old, for it cannot connect anew.
@@ -154,36 +138,22 @@ fn a_program_that_is_connected_is_told_when_a_newer_one_has_changed_the_schema()
     let _ = tracing::subscriber::set_global_default(WarningLog);
     let schema = fresh_schema();
     // With one connection, which it has from then on.
-    let mut url = crate::cluster().url(&schema);
-    url.connections = 1;
-    let store = PostgresStore::open(&url, Arc::new(SystemClock)).unwrap();
+    let store = open_with(&schema, |url| url.connections = 1);
     block_on(store.status(&call())).unwrap();
-    let admin = crate::cluster().admin();
-    admin.run(&format!("INSERT INTO {schema}.migration VALUES (9999, 'of the future')"));
-    let told = || {
-        let warnings = WARNINGS.lock().unwrap();
-        warnings
-            .iter()
-            .any(|said| said.contains(&format!("the schema {schema} has version 9999")))
-    };
-    let told = (0..LOOKS_MAX).any(|_| {
+    make_too_new(&schema);
+    let warning = format!("the schema {schema} has version 9999");
+    until("it is told", || {
         block_on(store.status(&call())).unwrap();
-        told()
+        WARNINGS.lock().unwrap().iter().any(|said| said.contains(&warning))
     });
-    assert!(told, "it was not told");
 }
 
 #[test]
 fn an_older_schema_is_changed_only_when_that_is_asked_for() {
-    let (admin, schema) = (crate::cluster().admin(), fresh_schema());
-    make_old(&schema);
+    let (admin, schema) = (crate::cluster().admin(), old_schema());
     let found = || block_on(open(&schema).schema_version(&call())).unwrap().found;
-    match block_on(open(&schema).status(&call())) {
-        Err(StoreError::Unusable { message: why, .. }) => {
-            assert!(why.contains("store migrate") && why.contains("migrate=auto"), "{why}");
-        }
-        other => panic!("{other:?}"),
-    }
+    let why = unusable(block_on(open(&schema).status(&call())));
+    assert!(why.contains("store migrate") && why.contains("migrate=auto"), "{why}");
     assert_eq!(found(), 21, "using it changed nothing");
     let (missing, sql) = block_on(open(&schema).missing_migrations(&call())).unwrap();
     assert_eq!(missing[0], "upgrade from 21");
@@ -198,11 +168,8 @@ fn an_older_schema_is_changed_only_when_that_is_asked_for() {
 
 #[test]
 fn a_program_that_may_migrates_an_older_schema_on_first_use() {
-    let schema = fresh_schema();
-    make_old(&schema);
-    let mut url = crate::cluster().url(&schema);
-    url.migrate = MigrateSchema::Auto;
-    let store = PostgresStore::open(&url, Arc::new(SystemClock)).unwrap();
+    let schema = old_schema();
+    let store = open_with(&schema, |url| url.migrate = MigrateSchema::Auto);
     block_on(store.status(&call())).unwrap();
     let after = block_on(store.schema_version(&call())).unwrap();
     assert_eq!(after.found, after.known);
@@ -234,31 +201,18 @@ fn a_schema_of_a_newer_program_is_used_by_those_that_it_names_as_compatible() {
 fn what_is_held_is_finished_in_a_schema_that_became_too_new() {
     let (admin, schema) = (crate::cluster().admin(), fresh_schema());
     let store = open(&schema);
-    let request = |key: &str, hold: u8| {
-        let (key, hold) = (Key::new(key).unwrap(), HoldId::from_random([hold; 16]));
-        AcquireLeaseRequest::new(key, hold, Owner::new("A").unwrap(), 60_000)
-    };
-    let acquired = block_on(store.acquire(&call(), request("k", 1))).unwrap();
-    let held = HoldRef { key: acquired.key, hold_id: request("k", 1).hold_id, token: acquired.grant.token };
-    admin.run(&format!("INSERT INTO {schema}.migration VALUES (9999, 'of the future')"));
+    let held = store.take(lease_request("k", 1, "A"));
+    make_too_new(&schema);
     // It must connect anew.
     let sessions =
         format!("application_name = 'fencehold' AND query LIKE '%{schema}%' AND pid <> pg_backend_pid()");
     admin.end_sessions(&sessions);
-    block_on(store.renew(&call(), vec![held.clone()]))
-        .unwrap()
-        .results
-        .remove(0)
-        .unwrap();
-    match block_on(store.acquire(&call(), request("l", 2))) {
-        Err(StoreError::Unusable { message: why, .. }) => assert!(why.contains("update this one"), "{why}"),
-        other => panic!("it began something new: {other:?}"),
-    }
-    block_on(store.release(&call(), vec![held])).unwrap().remove(0).unwrap();
-    match block_on(open(&schema).status(&call())) {
-        Err(StoreError::Unusable { message: why, .. }) => assert!(why.contains("update this one"), "{why}"),
-        other => panic!("{other:?}"),
-    }
+    store.renew_one(&held).unwrap();
+    let why = unusable(block_on(store.acquire(&call(), lease_request("l", 2, "A"))));
+    assert!(why.contains("update this one"), "it began something new: {why}");
+    store.release_one(&held).unwrap();
+    let why = unusable(block_on(open(&schema).status(&call())));
+    assert!(why.contains("update this one"), "{why}");
 }
 
 #[test]
@@ -266,11 +220,5 @@ fn a_schema_may_be_called_by_a_word_of_the_language() {
     let store = open("order");
     block_on(store.status(&call())).unwrap();
     block_on(store.jobs().unwrap().list_queues(&call())).unwrap();
-    let acquired = {
-        let (key, hold) = (Key::new("k").unwrap(), HoldId::from_random([1; 16]));
-        block_on(
-            store.acquire(&call(), AcquireLeaseRequest::new(key, hold, Owner::new("A").unwrap(), 60_000)),
-        )
-    };
-    assert_eq!(acquired.unwrap().grant.token.get(), 1);
+    assert_eq!(store.take(lease_request("k", 1, "A")).token.get(), 1);
 }

@@ -3,6 +3,8 @@
 
 use std::thread::{self, JoinHandle};
 
+use serde_json::Value;
+
 use crate::cluster::Admin;
 use crate::test_store::PostgresTestStore;
 
@@ -27,6 +29,7 @@ pub(crate) struct PendingStep {
 impl Session {
     pub(crate) fn new(test_store: &PostgresTestStore) -> Self {
         let admin = crate::cluster().admin_in(&test_store.database.name);
+        admin.run(&format!("SET search_path = {}; SET timezone = 'UTC'", test_store.schema));
         let pid = admin.value("SELECT pg_backend_pid()");
         Session { admin, pid }
     }
@@ -36,23 +39,41 @@ impl Session {
         run(&self.admin, sql)
     }
 
-    /// A step that ends well, and its first value.
+    /// A step that ends well, and its first value; empty: it has none.
     pub(crate) fn value(&self, sql: &str) -> String {
-        match self.run(sql) {
-            Ok(rows) => rows.last().and_then(|row| row[0].clone()).unwrap_or_default(),
-            Err(error) => panic!("{sql}: {error:?}"),
-        }
+        value(self.run(sql)).unwrap_or_else(|error| panic!("{sql}: {error:?}"))
+    }
+
+    /// The same of a step whose value is a number.
+    pub(crate) fn number(&self, sql: &str) -> u64 {
+        let value = self.value(sql);
+        value.parse().unwrap_or_else(|_| panic!("{sql}: {value:?} is no number"))
+    }
+
+    /// The same of a step whose value is JSON.
+    pub(crate) fn json(&self, sql: &str) -> Value {
+        json(&self.value(sql))
+    }
+
+    /// The token that an acquisition is granted.
+    pub(crate) fn take(&self, acquire: &str) -> u64 {
+        let said = self.json(acquire);
+        said["Ok"]["grant"]["token"].as_u64().unwrap_or_else(|| panic!("{said}"))
+    }
+
+    /// The SQLSTATE and the message of a step that is refused.
+    pub(crate) fn refusal(&self, sql: &str) -> (String, String) {
+        self.run(sql).expect_err(sql)
     }
 
     /// A step that does not end before another session does something: that is waited for.
     pub(crate) fn run_blocked_by(self, by: &Session, sql: &str) -> PendingStep {
         let step = self.start(sql);
-        let blocked = format!("SELECT '{}' = ANY (pg_blocking_pids({})::text[])", by.pid, step.pid);
-        let seen = (0..LOOKS_MAX).any(|_| {
+        let blocked = step.is_blocked_by(by);
+        until(&format!("blocked: {sql}"), || {
             assert!(!step.thread.is_finished(), "it was not blocked: {sql}");
-            crate::cluster().shared().value(&blocked) == "t"
+            is_so(&blocked)
         });
-        assert!(seen, "never blocked: {sql}");
         step
     }
 
@@ -60,8 +81,7 @@ impl Session {
     pub(crate) fn start_blocked(self, sql: &str) -> PendingStep {
         let step = self.start(sql);
         let blocked = format!("SELECT cardinality(pg_blocking_pids({})) > 0", step.pid);
-        let seen = (0..LOOKS_MAX).any(|_| crate::cluster().shared().value(&blocked) == "t");
-        assert!(seen, "never blocked: {sql}");
+        until(&format!("blocked: {sql}"), || is_so(&blocked));
         step
     }
 
@@ -71,8 +91,7 @@ impl Session {
             "SELECT count(*) > 0 FROM pg_stat_activity WHERE '{}' = ANY (pg_blocking_pids(pid)::text[])",
             self.pid
         );
-        let seen = (0..LOOKS_MAX).any(|_| crate::cluster().shared().value(&sql) == "t");
-        assert!(seen, "no session waits for this one");
+        until("a session that waits for this one", || is_so(&sql));
     }
 
     fn start(self, sql: &str) -> PendingStep {
@@ -86,17 +105,36 @@ impl Session {
 }
 
 impl PendingStep {
+    fn is_blocked_by(&self, by: &Session) -> String {
+        format!("SELECT '{}' = ANY (pg_blocking_pids({})::text[])", by.pid, self.pid)
+    }
+
     /// Returns when this step waits for another session.
     pub(crate) fn wait_until_blocked_by(&self, by: &Session) {
-        let blocked = format!("SELECT '{}' = ANY (pg_blocking_pids({})::text[])", by.pid, self.pid);
-        let seen = (0..LOOKS_MAX).any(|_| crate::cluster().shared().value(&blocked) == "t");
-        assert!(seen, "never blocked by that session");
+        let blocked = self.is_blocked_by(by);
+        until("blocked by that session", || is_so(&blocked));
     }
 
     /// Waits for the end of the step.
     pub(crate) fn end(self) -> (Session, StatementResult) {
         let (admin, said) = self.thread.join().unwrap();
         (Session { admin, pid: self.pid }, said)
+    }
+
+    /// The same of a step that ends well: its session, and its first value.
+    pub(crate) fn ends_well(self) -> (Session, String) {
+        let (session, said) = self.end();
+        (session, value(said).unwrap())
+    }
+
+    /// Its first value alone.
+    pub(crate) fn value(self) -> String {
+        self.ends_well().1
+    }
+
+    /// The same of a step whose value is JSON.
+    pub(crate) fn json(self) -> Value {
+        json(&self.value())
     }
 }
 
@@ -105,6 +143,42 @@ fn run(admin: &Admin, sql: &str) -> StatementResult {
         let said = error.as_db_error().expect("an answer of the server");
         (said.code().code().to_owned(), said.message().to_owned())
     })
+}
+
+/// The first value of the last row.
+fn value(said: StatementResult) -> Result<String, (String, String)> {
+    Ok(said?.pop().and_then(|row| row.into_iter().next().flatten()).unwrap_or_default())
+}
+
+fn json(text: &str) -> Value {
+    serde_json::from_str(text).unwrap_or_else(|error| panic!("{text}: {error}"))
+}
+
+/// What a session that belongs to no test is told.
+fn is_so(sql: &str) -> bool {
+    crate::cluster().shared().value(sql) == "t"
+}
+
+/// Looks until something is so. Each look is a round trip, in which others get their turn.
+pub(crate) fn until(what: &str, mut is_so: impl FnMut() -> bool) {
+    let seen = (0..LOOKS_MAX).any(|_| {
+        thread::yield_now();
+        is_so()
+    });
+    assert!(seen, "never: {what}");
+}
+
+/// A fresh store that nothing sweeps unless the test opens a handle; its calls, and sessions on it.
+pub(crate) fn with_sessions<const N: usize>() -> (PostgresTestStore, Calls<'static>, [Session; N]) {
+    let test_store = PostgresTestStore::new();
+    let sessions = [(); N].map(|()| Session::new(&test_store));
+    let calls = Calls(test_store.schema);
+    (test_store, calls, sessions)
+}
+
+/// In place of one key: the first of these that is free.
+pub(crate) fn any_of(keys: &[&str]) -> String {
+    keys.join("', '")
 }
 
 /// The calls of one schema, as SQL. Hold ids are numbers here.
@@ -135,23 +209,30 @@ impl Calls<'_> {
         )
     }
 
+    /// Has a session stand in line: its party, and its place.
+    pub(crate) fn line_up(&self, by: &Session, key: &str, hold: u8, owner: &str, ms: u64) -> (String, u64) {
+        let party = by.value("SELECT party_lives(NULL)");
+        let waiting = self.acquire_waiting(key, hold, owner, 0, ms);
+        let said = by.json(&waiting.replace("NULL, 60000)", &format!("{party}, 60000)")));
+        (party, said["Waiting"]["id"].as_u64().unwrap_or_else(|| panic!("{said}")))
+    }
+
+    /// How the one in that place looks after it.
+    pub(crate) fn look(&self, waiter: u64, hold: u8) -> String {
+        format!("SELECT {}.lease_look({waiter}, '\\x{hold:02x}', 60000)", self.0)
+    }
+
     /// Renews as a client does: what is not live is asked about again, and told why.
     pub(crate) fn renew(&self, key: &str, hold: u8, token: u64) -> String {
-        let hold =
-            format!("'default', ARRAY['{key}'], ARRAY['\\x{hold:02x}'::bytea], ARRAY[{token}::bigint]");
-        format!("SELECT count(*) FROM {}.lease_renew({hold}, 60000) WHERE nth > 0", self.0)
+        format!("SELECT count(*) FROM {}.lease_renew({}) WHERE nth > 0", self.0, of(key, hold, token))
     }
 
     pub(crate) fn renew_checked(&self, key: &str, hold: u8, token: u64) -> String {
-        let hold =
-            format!("'default', ARRAY['{key}'], ARRAY['\\x{hold:02x}'::bytea], ARRAY[{token}::bigint]");
-        format!("SELECT ({}.lease_renew_checked({hold}, 60000))[1]", self.0)
+        format!("SELECT ({}.lease_renew_checked({}))[1]", self.0, of(key, hold, token))
     }
 
     pub(crate) fn release(&self, key: &str, hold: u8, token: u64) -> String {
-        let hold =
-            format!("'default', ARRAY['{key}'], ARRAY['\\x{hold:02x}'::bytea], ARRAY[{token}::bigint]");
-        format!("SELECT ({}.lease_release({hold}, 60000))[1]", self.0)
+        format!("SELECT ({}.lease_release({}))[1]", self.0, of(key, hold, token))
     }
 
     pub(crate) fn revoke(&self, key: &str) -> String {
@@ -169,4 +250,9 @@ impl Calls<'_> {
     pub(crate) fn holder(&self, key: &str) -> String {
         format!("SELECT {}.lease_get('default', '{key}') -> 'holder' ->> 'owner'", self.0)
     }
+}
+
+/// The arguments of a call about one hold.
+fn of(key: &str, hold: u8, token: u64) -> String {
+    format!("'default', ARRAY['{key}'], ARRAY['\\x{hold:02x}'::bytea], ARRAY[{token}::bigint], 60000")
 }

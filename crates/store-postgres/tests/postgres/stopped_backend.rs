@@ -4,7 +4,7 @@
 use fencehold_test_store::TestStore as _;
 use rustix::process::{Pid, Signal, kill_process};
 
-use crate::session::{Calls, Session};
+use crate::session::{Session, with_sessions};
 use crate::test_store::PostgresTestStore;
 
 /// The server's process of a session, stopped until this is dropped.
@@ -28,15 +28,13 @@ impl Drop for StoppedBackend {
 fn holding_up(test_store: &PostgresTestStore, row: &str) -> Session {
     let session = Session::new(test_store);
     session.value("BEGIN");
-    session.value(&format!("SELECT 1 FROM {}.{row} FOR UPDATE", test_store.schema));
+    session.value(&format!("SELECT 1 FROM {row} FOR UPDATE"));
     session
 }
 
 #[test]
 fn a_renewal_that_slept_past_its_ttl_renews_nothing() {
-    let test_store = PostgresTestStore::new();
-    let calls = Calls(test_store.schema);
-    let (a, b) = (Session::new(&test_store), Session::new(&test_store));
+    let (test_store, calls, [a, b]) = with_sessions();
     a.value(&calls.acquire("k", 1, "A"));
     let in_the_way = holding_up(&test_store, "lease_hold");
     let pid = a.pid.clone();
@@ -44,24 +42,18 @@ fn a_renewal_that_slept_past_its_ttl_renews_nothing() {
     let stopped = StoppedBackend::stop(&pid);
     in_the_way.value("COMMIT");
     test_store.pass(30_000);
-    let granted = b.value(&calls.acquire("k", 2, "B"));
-    assert!(
-        granted.contains("\"token\": 2"),
-        "a session that has locked nothing is not in the way: {granted}"
-    );
+    let granted = b.take(&calls.acquire("k", 2, "B"));
+    assert_eq!(granted, 2, "a session that has locked nothing is not in the way");
     drop(stopped);
-    let (a, said) = renewing.end();
-    assert_eq!(said.unwrap()[0][0].as_deref(), Some("0"));
+    let (a, said) = renewing.ends_well();
+    assert_eq!(said, "0");
     assert_eq!(a.value(&calls.holder("k")), "B");
 }
 
 #[test]
 fn an_acquisition_that_slept_while_another_took_the_key_is_told_who_holds_it() {
-    let test_store = PostgresTestStore::new();
-    let calls = Calls(test_store.schema);
-    let (late, b) = (Session::new(&test_store), Session::new(&test_store));
-    let first = b.value(&calls.acquire("k", 1, "B"));
-    assert!(first.contains("\"token\": 1"), "{first}");
+    let (test_store, calls, [late, b]) = with_sessions();
+    assert_eq!(b.take(&calls.acquire("k", 1, "B")), 1);
     b.value(&calls.release("k", 1, 1));
     let in_the_way = holding_up(&test_store, "lease_key");
     let pid = late.pid.clone();
@@ -70,8 +62,7 @@ fn an_acquisition_that_slept_while_another_took_the_key_is_told_who_holds_it() {
     in_the_way.value("COMMIT");
     b.value(&calls.acquire("k", 3, "B"));
     drop(stopped);
-    let (late, said) = taking.end();
-    let said = said.unwrap()[0][0].clone().unwrap();
+    let (late, said) = taking.ends_well();
     assert!(said.contains("Held") && said.contains("\"B\""), "{said}");
     assert_eq!(late.value(&calls.holder("k")), "B");
 }
@@ -79,31 +70,24 @@ fn an_acquisition_that_slept_while_another_took_the_key_is_told_who_holds_it() {
 /// One that has locked what it wants keeps everybody from it while it is stopped; and then finds that its own time is up.
 #[test]
 fn whoever_is_stopped_with_a_lease_locked_holds_it_up_and_does_not_prolong_it() {
-    let test_store = PostgresTestStore::new();
-    let calls = Calls(test_store.schema);
-    let (a, b) = (Session::new(&test_store), Session::new(&test_store));
+    let (test_store, calls, [a, b]) = with_sessions();
     a.value(&calls.acquire("k/1", 1, "A"));
     a.value(&calls.acquire("k/2", 2, "A"));
-    let second = format!(
-        "lease_hold WHERE key_id = (SELECT id FROM {}.lease_key WHERE key = 'k/2')",
-        test_store.schema
-    );
-    let in_the_way = holding_up(&test_store, &second);
+    let second = "lease_hold WHERE key_id = (SELECT id FROM lease_key WHERE key = 'k/2')";
+    let in_the_way = holding_up(&test_store, second);
     let pid = a.pid.clone();
-    let both = format!(
-        "SELECT count(*) FROM {}.lease_renew('default', ARRAY['k/1', 'k/2'], ARRAY['\\x01', '\\x02']::bytea[], ARRAY[1, 1]::bigint[], 60000)
-         WHERE nth > 0",
-        test_store.schema
-    );
-    let renewing = a.run_blocked_by(&in_the_way, &both);
+    let both =
+        "SELECT count(*) FROM lease_renew('default', ARRAY['k/1', 'k/2'], ARRAY['\\x01', '\\x02']::bytea[],
+        ARRAY[1, 1]::bigint[], 60000) WHERE nth > 0";
+    let renewing = a.run_blocked_by(&in_the_way, both);
     let stopped = StoppedBackend::stop(&pid);
     test_store.pass(30_000);
     let soon = calls.acquire("k/1", 3, "B").replace("60000)", "100)");
-    assert_eq!(b.run(&soon).unwrap_err().0, "55P03", "what it may be renewing is not granted");
+    assert_eq!(b.refusal(&soon).0, "55P03", "what it may be renewing is not granted");
     in_the_way.value("COMMIT");
     drop(stopped);
-    let (a, said) = renewing.end();
-    assert_eq!(said.unwrap()[0][0].as_deref(), Some("0"), "the moment behind the locks counts");
+    let (a, said) = renewing.ends_well();
+    assert_eq!(said, "0", "the moment behind the locks counts");
     b.value(&soon);
     assert_eq!(a.value(&calls.holder("k/1")), "B");
 }

@@ -5,9 +5,9 @@ use std::path::Path;
 use std::sync::Arc;
 
 use fencehold_contract::clock::SystemClock;
-use fencehold_contract::{CallContext, StoreError, StoreUrl};
-use fencehold_core::Namespace;
+use fencehold_contract::{StoreError, StoreUrl};
 use fencehold_store_postgres::PostgresStore;
+use fencehold_test_servers::calls::{call, unavailable};
 use fencehold_test_store::block_on;
 
 use crate::cluster::{Durable, PostgresServer, give_to_server};
@@ -33,7 +33,7 @@ fn connect(cluster: &PostgresServer, mode: &str) -> Result<(), StoreError> {
     let url = cluster.url_text("tls").replace("sslmode=disable", mode);
     let StoreUrl::Postgres(url) = url.parse().unwrap() else { panic!("{url}") };
     let store = PostgresStore::open(&url, Arc::new(SystemClock))?;
-    block_on(store.migrate(&CallContext::new(Namespace::default()).with_timeout_ms(3_000))).map(drop)
+    block_on(store.migrate(&call().with_timeout_ms(3_000))).map(drop)
 }
 
 #[test]
@@ -45,19 +45,14 @@ fn a_connection_is_as_secret_as_its_url_asks_for() {
     connect(&cluster, "sslmode=require").unwrap();
     connect(&cluster, &format!("sslmode=verify-full&sslrootcert={ca}")).unwrap();
     // Not signed by anybody whom the system trusts; and an authority that is none.
-    match connect(&cluster, "sslmode=verify-full") {
-        Err(StoreError::Unavailable { message: why }) => assert!(why.contains("certificate"), "{why}"),
-        other => panic!("{other:?}"),
-    }
+    let why = unavailable(connect(&cluster, "sslmode=verify-full"));
+    assert!(why.contains("certificate"), "{why}");
     let other = format!("sslmode=verify-full&sslrootcert={}", fixture("server.key"));
     assert!(connect(&cluster, &other).is_err());
 }
 
 #[test]
 fn a_server_without_tls_is_refused_where_it_is_required() {
-    let plain = crate::cluster();
-    match connect(plain, "sslmode=require") {
-        Err(StoreError::Unavailable { message: why }) => assert!(why.to_lowercase().contains("tls"), "{why}"),
-        other => panic!("{other:?}"),
-    }
+    let why = unavailable(connect(crate::cluster(), "sslmode=require"));
+    assert!(why.to_lowercase().contains("tls"), "{why}");
 }

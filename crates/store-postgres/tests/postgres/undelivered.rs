@@ -1,7 +1,7 @@
 //! What was granted to a caller that has gone is given back; but never from under the same request, sent again, that has taken
 //! it up meanwhile.
 
-use crate::job_races::{A, JOB, JobRaceFixture, claim, first, renew, run};
+use crate::job_races::{A, JOB, JobRaceFixture, claim, renew};
 use crate::session::Calls;
 
 /// What the first sending does when it finds that its caller has gone.
@@ -16,18 +16,16 @@ fn unheard() -> String {
 
 #[test]
 fn a_lease_that_the_same_request_resumed_is_left_to_it() {
-    let fixture = JobRaceFixture::new();
-    let (gone, again) = (fixture.session(), fixture.session());
+    let (fixture, [gone, again]) = JobRaceFixture::with_sessions();
     let calls = Calls(fixture.test_store.schema);
-    run(&gone, "BEGIN");
+    gone.value("BEGIN");
     gone.value(&calls.acquire("k", 1, "A"));
     // As young as the first: its connection was cut while it waited, and the request was sent again at once.
     let again = again.run_blocked_by(&gone, &calls.acquire("k", 1, "A"));
-    run(&gone, "COMMIT");
-    let (again, said) = again.end();
-    let said = first(said).unwrap().unwrap();
+    gone.value("COMMIT");
+    let (again, said) = again.ends_well();
     assert!(said.contains("\"resumed\": true"), "{said}");
-    run(&gone, &abandon(1));
+    gone.value(&abandon(1));
     assert_eq!(again.value(&calls.holder("k")), "A", "it learned that it has the lease");
     again.value(&calls.release("k", 1, 1));
     assert_eq!(again.value(&calls.holder("k")), "");
@@ -43,7 +41,7 @@ fn a_lease_that_was_renewed_is_left_to_its_holder() {
         session.value(&calls.acquire("k", 1 + u8::from(checked), "A"));
         let renewing = if checked { calls.renew_checked("k", 2, token) } else { calls.renew("k", 1, token) };
         session.value(&renewing);
-        run(&session, &abandon(1 + u8::from(checked)));
+        session.value(&abandon(1 + u8::from(checked)));
         assert_eq!(session.value(&calls.holder("k")), "A");
         session.value(&calls.release("k", 1 + u8::from(checked), token));
     }
@@ -51,56 +49,48 @@ fn a_lease_that_was_renewed_is_left_to_its_holder() {
 
 #[test]
 fn a_lease_that_nobody_took_up_is_given_back_and_its_request_sent_again_learns_so() {
-    let fixture = JobRaceFixture::new();
-    let (gone, again) = (fixture.session(), fixture.session());
+    let (fixture, [gone, again]) = JobRaceFixture::with_sessions();
     let calls = Calls(fixture.test_store.schema);
     gone.value(&calls.acquire("k", 1, "A"));
-    run(&gone, "BEGIN");
-    run(&gone, &abandon(1));
+    gone.value("BEGIN");
+    gone.value(&abandon(1));
     let again = again.run_blocked_by(&gone, &calls.acquire("k", 1, "A"));
-    run(&gone, "COMMIT");
-    let (again, said) = again.end();
-    let said = first(said).unwrap().unwrap();
+    gone.value("COMMIT");
+    let (again, said) = again.ends_well();
     assert!(said.contains("abandoned"), "{said}");
     assert_eq!(again.value(&calls.holder("k")), "");
 }
 
 #[test]
 fn a_claim_that_the_same_request_repeated_is_left_to_it() {
-    let fixture = JobRaceFixture::new();
-    let (gone, again) = (fixture.session(), fixture.session());
-    run(&gone, "BEGIN");
-    assert_eq!(run(&gone, &claim(A)).as_deref(), Some("1"));
+    let (_fixture, [gone, again]) = JobRaceFixture::with_sessions();
+    gone.value("BEGIN");
+    assert_eq!(gone.value(&claim(A)), "1");
     let again = again.run_blocked_by(&gone, &claim(A));
-    run(&gone, "COMMIT");
-    assert_eq!(first(again.end().1).unwrap().as_deref(), Some("1"), "the same job, the same token");
-    assert_eq!(run(&gone, &unheard()).as_deref(), Some("0"));
+    gone.value("COMMIT");
+    assert_eq!(again.value(), "1", "the same job, the same token");
+    assert_eq!(gone.value(&unheard()), "0");
 }
 
 #[test]
 fn a_claim_that_was_renewed_is_left_to_its_holder() {
-    let fixture = JobRaceFixture::new();
-    let session = fixture.session();
-    run(&session, &claim(A));
-    assert_eq!(run(&session, &unheard()).as_deref(), Some("1"));
-    run(&session, &renew(A, 1));
-    assert_eq!(run(&session, &unheard()).as_deref(), Some("0"));
+    let (_fixture, [session]) = JobRaceFixture::with_sessions();
+    session.value(&claim(A));
+    assert_eq!(session.value(&unheard()), "1");
+    session.value(&renew(A, 1));
+    assert_eq!(session.value(&unheard()), "0");
 }
 
 /// The second one waits: a claim that is being given back is not resumed, but taken anew.
 #[test]
 fn a_claim_sent_again_while_it_is_given_back_gets_a_token_of_its_own() {
-    let fixture = JobRaceFixture::new();
-    let (gone, again) = (fixture.session(), fixture.session());
-    run(&gone, &claim(A));
-    run(&gone, "BEGIN");
-    assert_eq!(run(&gone, &unheard()).as_deref(), Some("1"));
+    let (_fixture, [gone, again]) = JobRaceFixture::with_sessions();
+    gone.value(&claim(A));
+    gone.value("BEGIN");
+    assert_eq!(gone.value(&unheard()), "1");
     let again = again.run_blocked_by(&gone, &claim(A));
-    run(
-        &gone,
-        "WITH back AS (DELETE FROM job_running RETURNING lane, arrival)
-         INSERT INTO job_ready (lane, arrival, bytes, back, past, urgent) SELECT lane, arrival, 2, true, false, false FROM back",
-    );
-    run(&gone, "COMMIT");
-    assert_eq!(first(again.end().1).unwrap().as_deref(), Some("2"));
+    gone.value("WITH back AS (DELETE FROM job_running RETURNING lane, arrival)
+         INSERT INTO job_ready (lane, arrival, bytes, back, past, urgent) SELECT lane, arrival, 2, true, false, false FROM back");
+    gone.value("COMMIT");
+    assert_eq!(again.value(), "2");
 }

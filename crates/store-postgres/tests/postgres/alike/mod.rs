@@ -8,8 +8,8 @@ mod command;
 
 use std::collections::BTreeMap;
 use std::pin::Pin;
-use std::sync::{Arc, mpsc};
-use std::task::{Context, Poll, Wake, Waker};
+use std::sync::Arc;
+use std::task::{Context, Poll, Waker};
 use std::thread;
 use std::time::Duration;
 
@@ -21,6 +21,7 @@ use fencehold_contract::{
 use fencehold_core::limits::EVENTS_KEPT;
 use fencehold_core::{EventData, Key, Namespace, Token};
 use fencehold_engine::MemoryStore;
+use fencehold_test_servers::calls::waker;
 use fencehold_test_store::{TestStore as _, block_on};
 
 use crate::template::START_MS;
@@ -28,7 +29,7 @@ use crate::test_store::PostgresTestStore;
 
 const SEQUENCES: u64 = 500;
 const COMMANDS: u64 = 40;
-const THREADS: u64 = 3;
+const THREADS: usize = 3;
 /// How often a state that must come is looked for.
 const LOOKS_MAX: usize = 2_000;
 /// How long an answer that must come may take. Only a broken store ever waits this long.
@@ -36,21 +37,28 @@ const ANSWER_WITHIN: Duration = Duration::from_secs(30);
 
 #[test]
 fn postgres_answers_as_memory_does() {
+    play_sequences(|numbers| {
+        let mut pair = StorePair::new();
+        for number in numbers {
+            pair.reset();
+            pair.play(*number);
+        }
+    });
+}
+
+/// Plays the sequences that the environment names, on several threads: each plays those that it is given.
+pub(crate) fn play_sequences(play: impl Fn(&[u64]) + Sync) {
     let read = |name: &str| std::env::var(name).ok().and_then(|text| text.parse::<u64>().ok());
     if let Some(only) = read("FENCEHOLD_ALIKE") {
-        return StorePair::new().play(only);
+        return play(&[only]);
     }
     let first = read("FENCEHOLD_ALIKE_FROM").unwrap_or(0);
     let sequences = read("FENCEHOLD_ALIKE_SEQUENCES").unwrap_or(SEQUENCES);
+    let numbers = |nth: u64| (first + nth..sequences).step_by(THREADS).collect::<Vec<_>>();
     thread::scope(|scope| {
-        for nth in 0..THREADS {
-            scope.spawn(move || {
-                let mut pair = StorePair::new();
-                for number in (first + nth..sequences).step_by(usize::try_from(THREADS).unwrap()) {
-                    pair.reset();
-                    pair.play(number);
-                }
-            });
+        for nth in 0..THREADS as u64 {
+            let play = &play;
+            scope.spawn(move || play(&numbers(nth)));
         }
     });
 }
@@ -261,21 +269,12 @@ fn views(store: &dyn LeaseStore, space: usize) -> BTreeMap<Key, LeaseView> {
 
 /// The answer of one that has been asked for already; `None`: it does not come.
 fn answer(waiting: &mut WaitingAcquire) -> Option<Result<AcquiredLease, StoreError>> {
-    let (told, heard) = mpsc::channel();
-    let waker = Waker::from(Arc::new(Describe(told)));
+    let (waker, heard) = waker();
     loop {
         if let Poll::Ready(answer) = waiting.as_mut().poll(&mut Context::from_waker(&waker)) {
             return Some(answer);
         }
         heard.recv_timeout(ANSWER_WITHIN).ok()?;
-    }
-}
-
-struct Describe(mpsc::Sender<()>);
-
-impl Wake for Describe {
-    fn wake(self: Arc<Self>) {
-        let _ = self.0.send(());
     }
 }
 

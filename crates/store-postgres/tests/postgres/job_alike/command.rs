@@ -5,15 +5,17 @@ use std::num::NonZeroU32;
 
 use fencehold_contract::job::{
     AttemptLedgerEntry, AttemptRef, AttemptReport, BeginOperationRequest, BegunOperation,
-    ChangeJobBatchResponse, ChangeJobsRequest, ClaimJobsRequest, ClaimedJobs, EffectResolution, EnqueuedJob,
-    JobAction, JobFilter, JobSelector, JobStore, LedgerEntry, LedgerResponse, NewJob, OperationStatus,
-    QueueMode, RenewAttemptBatchResponse, Report, ResolveEffectRequest, SetQueueModeRequest, Unique, When,
+    ChangeJobBatchResponse, ChangeJobsRequest, ClaimJobsRequest, ClaimedJob, ClaimedJobs, EffectResolution,
+    EnqueuedJob, JobAction, JobFilter, JobSelector, JobStore, LedgerEntry, LedgerResponse, NewJob,
+    OperationStatus, QueueMode, RenewAttemptBatchResponse, Report, ResolveEffectRequest, SetQueueModeRequest,
+    Unique, When,
 };
 use fencehold_contract::{CallContext, StoreError};
-use fencehold_core::job::{EffectName, JobId, JobKind, JobOptions, JobState, QueueName, UniqueKey};
+use fencehold_core::job::{EffectName, JobId, JobKind, JobOptions, JobState, UniqueKey};
 use fencehold_core::ledger::{Compensation, InDoubtPolicy};
 use fencehold_core::retry::{Backoff, RetryPolicy};
-use fencehold_core::{HoldId, Owner, Reason, Token};
+use fencehold_core::{HoldId, Reason, Token};
+use fencehold_test_servers::calls::{owner, queue};
 
 type Refused<T> = Result<T, fencehold_core::job::JobRefusal>;
 
@@ -179,26 +181,21 @@ impl KnownIds {
             (Command::Enqueue(jobs), _) => self.ids.extend(jobs.iter().map(|job| job.id)),
             (Command::Claim(request), CommandResult::Claimed(Ok(claimed))) => {
                 for job in &claimed.jobs {
-                    self.ids.insert(job.id);
-                    self.attempts.push(AttemptRef {
-                        job_id: job.id,
-                        hold_id: request.hold_id,
-                        token: job.token,
-                    });
+                    self.begun_by(request.hold_id, job);
                 }
             }
             (Command::Begin(request), CommandResult::Began(Ok(Ok(began)))) => {
                 if let OperationStatus::Started { job } = &began.operation {
-                    self.ids.insert(job.id);
-                    self.attempts.push(AttemptRef {
-                        job_id: job.id,
-                        hold_id: request.hold_id,
-                        token: job.token,
-                    });
+                    self.begun_by(request.hold_id, job);
                 }
             }
             _ => {}
         }
+    }
+
+    fn begun_by(&mut self, hold_id: HoldId, job: &ClaimedJob) {
+        self.ids.insert(job.id);
+        self.attempts.push(AttemptRef { job_id: job.id, hold_id, token: job.token });
     }
 
     fn fresh(&mut self) -> [u8; 16] {
@@ -421,12 +418,4 @@ impl KnownIds {
             by: owner("P"),
         }
     }
-}
-
-fn queue(name: &str) -> QueueName {
-    QueueName::new(name).unwrap()
-}
-
-fn owner(name: &str) -> Owner {
-    Owner::new(name).unwrap()
 }

@@ -12,7 +12,6 @@ mod command;
 use std::collections::BTreeMap;
 use std::fmt::Debug;
 use std::sync::Arc;
-use std::thread;
 
 use fencehold_contract::clock::ManualClock;
 use fencehold_contract::job::{JobFilter, JobStore, JobView, ListEffectsRequest, ListJobsRequest};
@@ -23,36 +22,22 @@ use fencehold_engine::MemoryStore;
 use fencehold_test_store::{TestStore as _, block_on};
 
 use self::command::{Choices, Command, KnownIds};
+use crate::alike::play_sequences;
+use crate::session::until;
 use crate::test_store::PostgresTestStore;
 
-const SEQUENCES: u64 = 500;
 const COMMANDS: u64 = 40;
-const THREADS: u64 = 3;
 /// How many sequences are played on one pair of stores: other namespaces are not in the way, but take their time.
 const PLAYED_TOGETHER: usize = 60;
-/// How often a state that must come is looked for.
-const LOOKS_MAX: usize = 20_000;
 
 #[test]
 fn postgres_treats_jobs_as_memory_does() {
-    let read = |name: &str| std::env::var(name).ok().and_then(|text| text.parse::<u64>().ok());
-    if let Some(only) = read("FENCEHOLD_ALIKE") {
-        return JobStorePair::new().play(only);
-    }
-    let first = read("FENCEHOLD_ALIKE_FROM").unwrap_or(0);
-    let sequences = read("FENCEHOLD_ALIKE_SEQUENCES").unwrap_or(SEQUENCES);
-    thread::scope(|scope| {
-        for nth in 0..THREADS {
-            scope.spawn(move || {
-                let numbers: Vec<u64> =
-                    (first + nth..sequences).step_by(usize::try_from(THREADS).unwrap()).collect();
-                for together in numbers.chunks(PLAYED_TOGETHER) {
-                    let pair = JobStorePair::new();
-                    for number in together {
-                        pair.play(*number);
-                    }
-                }
-            });
+    play_sequences(|numbers| {
+        for together in numbers.chunks(PLAYED_TOGETHER) {
+            let pair = JobStorePair::new();
+            for number in together {
+                pair.play(*number);
+            }
         }
     });
 }
@@ -110,13 +95,7 @@ impl JobStorePair {
             "SELECT count(*) FROM {0}.job_running WHERE deadline_ms <= {0}.now_ms()",
             self.test_store.schema
         );
-        for _ in 0..LOOKS_MAX {
-            if self.test_store.value(&sql) == "0" {
-                return;
-            }
-            thread::yield_now();
-        }
-        panic!("claims that ran out were not swept");
+        until("claims that ran out are swept", || self.test_store.value(&sql) == "0");
     }
 
     fn compare(&self, call: &CallContext, known: &KnownIds, number: u64) {

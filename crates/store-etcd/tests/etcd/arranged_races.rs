@@ -1,23 +1,22 @@
 //! Races, arranged: a chosen request of a chosen holder is held until another has been answered.
 
 use fencehold_contract::clock::{Clock as _, SystemClock};
-use fencehold_contract::{AcquireLeaseRequest, LeaseStore, RevokeLeasesRequest, RevokeTarget, StoreError};
+use fencehold_contract::{AcquireLeaseRequest, LeaseStore, StoreError};
 use fencehold_core::Refusal;
 use fencehold_core::lease::LeaseOutcome;
 use fencehold_store_etcd::EtcdRequest;
+use fencehold_test_servers::calls::{OneByOne as _, held_by, revoke_key, unavailable};
 use fencehold_test_store::block_on;
 
 use crate::call;
-use crate::test_client::{HeldLease, TTL_MS, TestClient, key, people};
+use crate::test_client::{HeldLease, TTL_MS, TestClient, people};
 
 fn lost(how: LeaseOutcome) -> impl Fn(Refusal) -> bool {
     move |refusal| matches!(refusal, Refusal::Lost { outcome: Some(told), .. } if told == how)
 }
 
 fn revoke(person: &TestClient, name: &str) {
-    let (by, reason) = ("P".parse().unwrap(), "it was stuck".parse().unwrap());
-    let which = RevokeTarget::Key { key: key(name), only_token: None };
-    block_on(person.store.revoke(&call(), RevokeLeasesRequest { target: which, by, reason })).unwrap();
+    block_on(person.store.revoke(&call(), revoke_key(name))).unwrap();
 }
 
 /// R01: A's release has seen its own lease; it runs out; B takes the key; A's release lands.
@@ -25,12 +24,8 @@ fn revoke(person: &TestClient, name: &str) {
 fn a_release_that_was_overtaken_leaves_the_newcomer_alone() {
     let [a, b] = people(["A", "B"]);
     let held = a.take("k");
-    a.gate.hold_next(EtcdRequest::Write);
-    let release = {
-        let held = held.clone();
-        a.start(move |store| block_on(store.release(&call(), vec![held.as_ref()])).unwrap().remove(0))
-    };
-    a.gate.until_held();
+    let hold = held.as_ref();
+    let release = a.hold_up(EtcdRequest::Write, move |store| store.release_one(&hold));
     b.run_out("k");
     let newcomer = b.take("k");
     a.gate.let_go();
@@ -44,17 +39,10 @@ fn of_two_who_saw_the_same_dead_lease_one_wins_and_the_other_sees_it() {
     let [a, b] = people(["A", "B"]);
     b.take("k");
     b.run_out("k");
-    a.gate.hold_next(EtcdRequest::Write);
-    let abandoned_acquire = a.start_acquire(a.ask("k"));
-    a.gate.until_held();
+    let late = a.hold_up_acquire(a.ask("k"));
     let winner = b.take("k");
     a.gate.let_go();
-    match abandoned_acquire.join().unwrap() {
-        Err(StoreError::Refused { refusal: Refusal::Held { owner, token, .. }, .. }) => {
-            assert_eq!((owner.as_str(), token), ("B", winner.token));
-        }
-        other => panic!("{other:?}"),
-    }
+    assert_eq!(held_by(late.join().unwrap()), ("B".to_owned(), winner.token));
 }
 
 /// R03, R05: one who is about to put on record that a lease ran out is overtaken by the next holder.
@@ -64,12 +52,7 @@ fn a_late_note_that_a_lease_ran_out_leaves_the_next_holder_alone() {
     let dead = a.take("k");
     b.run_out("k");
     // The refused renewal puts the end on record.
-    a.gate.hold_next(EtcdRequest::Write);
-    let renewal = {
-        let dead = dead.clone();
-        a.start(move |store| block_on(store.renew(&call(), vec![dead.as_ref()])).unwrap().results.remove(0))
-    };
-    a.gate.until_held();
+    let renewal = a.hold_up_renewal(EtcdRequest::Write, &dead);
     let next = b.take("k");
     a.gate.let_go();
     assert!(lost(LeaseOutcome::Expired)(renewal.join().unwrap().unwrap_err()));
@@ -84,14 +67,7 @@ fn a_renewal_that_meets_a_revocation_is_refused() {
     for held_at in [EtcdRequest::Read, EtcdRequest::KeepAlive] {
         let [a, b] = people(["A", "B"]);
         let held = a.take("k");
-        a.gate.hold_next(held_at);
-        let renewal = {
-            let held = held.clone();
-            a.start(move |store| {
-                block_on(store.renew(&call(), vec![held.as_ref()])).unwrap().results.remove(0)
-            })
-        };
-        a.gate.until_held();
+        let renewal = a.hold_up_renewal(held_at, &held);
         revoke(&b, "k");
         a.gate.let_go();
         assert!(lost(LeaseOutcome::Revoked)(renewal.join().unwrap().unwrap_err()), "held at {held_at:?}");
@@ -104,12 +80,7 @@ fn a_renewal_that_meets_a_revocation_is_refused() {
 fn a_delayed_renewal_steals_nothing_back() {
     let [a, b] = people(["A", "B"]);
     let held = a.take("k");
-    a.gate.hold_next(EtcdRequest::KeepAlive);
-    let renewal = {
-        let held = held.clone();
-        a.start(move |store| block_on(store.renew(&call(), vec![held.as_ref()])).unwrap().results.remove(0))
-    };
-    a.gate.until_held();
+    let renewal = a.hold_up_renewal(EtcdRequest::KeepAlive, &held);
     b.run_out("k");
     let next = b.take("k");
     a.gate.let_go();
@@ -125,12 +96,7 @@ fn a_delayed_renewal_steals_nothing_back() {
 fn a_heartbeat_behind_a_release_revives_nothing() {
     let [a, b] = people(["A", "B"]);
     let held = a.take("k");
-    a.gate.hold_next(EtcdRequest::KeepAlive);
-    let renewal = {
-        let held = held.clone();
-        a.start(move |store| block_on(store.renew(&call(), vec![held.as_ref()])).unwrap().results.remove(0))
-    };
-    a.gate.until_held();
+    let renewal = a.hold_up_renewal(EtcdRequest::KeepAlive, &held);
     assert!(b.release(&held).is_ok());
     a.gate.let_go();
     assert!(lost(LeaseOutcome::Released)(renewal.join().unwrap().unwrap_err()));
@@ -192,10 +158,8 @@ fn the_same_request_again_keeps_its_place_in_line() {
     let first = b.stand_in_line(request.clone());
     let behind = c.stand_in_line(c.ask_to_wait("k"));
     let again = a.start_acquire(AcquireLeaseRequest { hold_id_age_ms: 20, waited_before_ms: 20, ..request });
-    match first.join().unwrap() {
-        Err(StoreError::Unavailable { message: why }) => assert!(why.contains("sent again"), "{why}"),
-        other => panic!("{other:?}"),
-    }
+    let why = unavailable(first.join().unwrap());
+    assert!(why.contains("sent again"), "{why}");
     assert_eq!(a.view("k").waiter_count, 2, "it stands in line once");
     a.release(&held).unwrap();
     again.join().unwrap().unwrap();
@@ -213,10 +177,8 @@ fn after_an_advance_no_token_comes_twice() {
     let advanced = block_on(b.store.advance(&call(), "P".parse().unwrap(), 1_000)).unwrap();
     assert_eq!((advanced.key_count, advanced.ended_count, advanced.closed_for_ms), (1, 1, TTL_MS));
     assert!(lost(LeaseOutcome::Advanced)(a.renew(&held).unwrap_err()));
-    match b.acquire(b.ask("unknown")) {
-        Err(StoreError::Unavailable { message: why }) => assert!(why.contains("store advance"), "{why}"),
-        other => panic!("{other:?}"),
-    }
+    let why = unavailable(b.acquire(b.ask("unknown")));
+    assert!(why.contains("store advance"), "{why}");
     let closed_for_ms = || block_on(b.store.closed_for_ms(&call())).unwrap();
     assert!((1..=TTL_MS).contains(&closed_for_ms()), "as `/readyz` asks: {}", closed_for_ms());
     assert!(block_on(b.store.status(&call())).unwrap().closed_for_ms > 0, "and the status says so");

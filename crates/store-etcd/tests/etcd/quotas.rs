@@ -3,20 +3,16 @@
 use fencehold_contract::{
     AcquireLeaseRequest, CallContext, LeaseStore as _, Quota, QuotaRequest, QuotaView, StoreError,
 };
-use fencehold_core::Owner;
 use fencehold_store_etcd::EtcdRequest;
+use fencehold_test_servers::calls::owner;
 use fencehold_test_store::block_on;
 
 use crate::call;
 use crate::test_client::{TTL_MS, TestClient, people};
 
 fn set(person: &TestClient, limits: Quota) -> Result<QuotaView, StoreError> {
-    let by = Owner::new("ops").unwrap();
-    block_on(
-        person
-            .store
-            .quota(&call(), QuotaRequest { quota: Some(limits), all_namespaces: false, by: Some(by) }),
-    )
+    let request = QuotaRequest { quota: Some(limits), all_namespaces: false, by: Some(owner("ops")) };
+    block_on(person.store.quota(&call(), request))
 }
 
 fn keys(keys: u64) -> Quota {
@@ -29,9 +25,7 @@ fn new_keys_that_come_at_the_same_time_stay_within_the_limit() {
     let [a, b] = people(["A", "B"]);
     set(&b, keys(2)).unwrap();
     a.take("one");
-    a.gate.hold_next(EtcdRequest::Write);
-    let late = a.start_acquire(a.ask("two"));
-    a.gate.until_held();
+    let late = a.hold_up_acquire(a.ask("two"));
     b.take("three");
     a.gate.let_go();
     match late.join().unwrap() {
@@ -53,9 +47,7 @@ fn looking() -> QuotaRequest {
 fn a_limit_counts_from_the_moment_at_which_it_is_set() {
     let [a, b] = people(["A", "B"]);
     for limits in [Quota { max_ttl_ms: Some(TTL_MS - 1), ..Quota::default() }, keys(0)] {
-        a.gate.hold_next(EtcdRequest::Write);
-        let late = a.start_acquire(a.ask("k"));
-        a.gate.until_held();
+        let late = a.hold_up_acquire(a.ask("k"));
         set(&b, limits).unwrap();
         a.gate.let_go();
         match (limits.max_keys, late.join().unwrap()) {
@@ -120,16 +112,15 @@ fn an_advance_counts_what_was_granted_until_it_closed_the_store() {
     let long = |name| AcquireLeaseRequest { ttl_ms: long_ms, ..a.ask(name) };
     block_on(a.store.acquire(&elsewhere, long("k"))).unwrap();
     a.take("k");
-    b.gate.hold_next(EtcdRequest::Write);
-    let advancing = b.start(|store| block_on(store.advance(&call(), "P".parse().unwrap(), 10)));
-    b.gate.until_held();
+    let advancing = b.hold_up(EtcdRequest::Write, |store| block_on(store.advance(&call(), owner("P"), 10)));
     a.take_with(long("late"));
     b.gate.let_go();
-    let closed: Vec<_> = advancing.join().unwrap().unwrap().namespaces;
-    let closed: Vec<_> = closed
+    let advanced = advancing.join().unwrap().unwrap();
+    let closed = advanced
+        .namespaces
         .iter()
-        .map(|closed| (closed.namespace.as_str(), closed.closed_for_ms))
-        .collect();
+        .map(|closed| (closed.namespace.as_str(), closed.closed_for_ms));
+    let closed: Vec<_> = closed.collect();
     assert_eq!(closed, [("default", long_ms), ("elsewhere", long_ms)]);
 }
 
@@ -138,11 +129,8 @@ fn an_advance_counts_what_was_granted_until_it_closed_the_store() {
 fn an_advance_that_breaks_off_leaves_all_namespaces_closed() {
     let [a, b] = people(["A", "B"]);
     let elsewhere = CallContext::new("elsewhere".parse().unwrap());
-    block_on(
-        a.store
-            .acquire(&elsewhere, AcquireLeaseRequest { ttl_ms: TTL_MS * 3, ..a.ask("k") }),
-    )
-    .unwrap();
+    let long = AcquireLeaseRequest { ttl_ms: TTL_MS * 3, ..a.ask("k") };
+    block_on(a.store.acquire(&elsewhere, long)).unwrap();
     a.take("k");
     // A lease for the store, the store itself, two for the namespaces, one more for the store, and the namespaces.
     b.gate.lose_write(5);

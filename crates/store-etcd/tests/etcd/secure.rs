@@ -5,6 +5,7 @@ use std::sync::Arc;
 use fencehold_contract::clock::SystemClock;
 use fencehold_contract::{AcquireLeaseRequest, AcquiredLease, LeaseStore, StoreError, StoreUrl};
 use fencehold_store_etcd::{EtcdFinding, EtcdStore, EtcdVerdict};
+use fencehold_test_servers::calls::{lease_request, unavailable, unusable};
 use fencehold_test_servers::etcd::{MEMBERS, SingleMember};
 use fencehold_test_store::block_on;
 
@@ -24,12 +25,7 @@ fn open(url: &str) -> Result<EtcdStore, StoreError> {
 }
 
 fn take(store: &EtcdStore) -> Result<AcquiredLease, StoreError> {
-    let request = AcquireLeaseRequest::new(
-        "k".parse().unwrap(),
-        fencehold_core::HoldId::from_random([7; 16]),
-        "A".parse().unwrap(),
-        5_000,
-    );
+    let request = AcquireLeaseRequest { ttl_ms: 5_000, ..lease_request("k", 7, "A") };
     block_on(store.acquire(&call().with_timeout_ms(30_000), request))
 }
 
@@ -64,38 +60,28 @@ fn tls_checks_who_answers_and_who_asks() {
     assert_eq!(take(&store).unwrap().grant.token.get(), 1);
     let refused = |options: &str| {
         let stranger = open(&url(options)).unwrap();
-        match block_on(stranger.status(&call().with_timeout_ms(1_000))) {
-            Err(StoreError::Unavailable { message: why }) => why,
-            other => panic!("{other:?}"),
-        }
+        unavailable(block_on(stranger.status(&call().with_timeout_ms(1_000))))
     };
     // Who shows no certificate is cut off; whether the reason arrives before the cut is chance.
     refused(&format!("ca={ca}"));
     // Checked against another authority: the server's own certificate never signed anything.
     let why = refused(&format!("ca={}&cert={cert}&key={key}", certificate("server.pem")));
     assert!(why.contains("certificate"), "{why}");
-    match open("etcd://127.0.0.1/tls?ca=/no/such/file").map(drop) {
-        Err(StoreError::Unusable { message: why, .. }) => assert!(why.contains("/no/such/file"), "{why}"),
-        other => panic!("{other:?}"),
-    }
+    let why = unusable(open("etcd://127.0.0.1/tls?ca=/no/such/file").map(drop));
+    assert!(why.contains("/no/such/file"), "{why}");
 }
 
 /// The probe passes a sound cluster, with a warning for each member of an old version, and leaves nothing behind.
 #[test]
 fn the_probe_passes_with_a_warning_about_old_versions() {
     let [a] = people(["A"]);
-    let old = block_on(a.store.members(&call()))
-        .unwrap()
-        .iter()
-        .filter(|it| it.warning.is_some())
-        .count();
+    let members = block_on(a.store.members(&call())).unwrap();
+    let old = members.iter().filter(|it| it.warning.is_some()).count();
     let findings = block_on(a.store.probe(&call())).unwrap();
     let failed = |it: &&EtcdFinding| matches!(it.verdict, EtcdVerdict::Failed(_));
     assert_eq!(findings.iter().find(failed), None);
-    let warned = findings
-        .iter()
-        .filter(|it| matches!(it.verdict, EtcdVerdict::Warned(_)))
-        .count();
+    let warned = |it: &&EtcdFinding| matches!(it.verdict, EtcdVerdict::Warned(_));
+    let warned = findings.iter().filter(warned).count();
     assert_eq!((findings.len(), warned), (4 + MEMBERS, old));
 }
 

@@ -6,8 +6,9 @@ use std::thread::{self, JoinHandle};
 
 use fencehold_contract::{AcquireLeaseRequest, AcquiredLease, HoldRef, LeaseStore, LeaseView, StoreError};
 use fencehold_core::lease::LeaseRenewal;
-use fencehold_core::{HoldId, Key, Owner, Refusal, Token};
-use fencehold_store_etcd::EtcdStore;
+use fencehold_core::{HoldId, Refusal, Token};
+use fencehold_store_etcd::{EtcdRequest, EtcdStore};
+use fencehold_test_servers::calls::{OneByOne as _, key, lease_request};
 use fencehold_test_servers::etcd::fresh_prefix;
 use fencehold_test_store::block_on;
 
@@ -36,9 +37,8 @@ pub(crate) fn people<const N: usize>(names: [&'static str; N]) -> [TestClient; N
     })
 }
 
-pub(crate) fn key(name: &str) -> Key {
-    Key::new(name).unwrap()
-}
+/// An acquisition on a thread of its own.
+pub(crate) type StartedAcquire = JoinHandle<Result<AcquiredLease, StoreError>>;
 
 /// What a person asked for and got.
 #[derive(Clone)]
@@ -58,8 +58,7 @@ impl TestClient {
         static NEXT: AtomicU64 = AtomicU64::new(1);
         let mut bits = [0x3c; 16];
         bits[8..].copy_from_slice(&NEXT.fetch_add(1, Ordering::Relaxed).to_be_bytes());
-        let owner = Owner::new(self.name).unwrap();
-        AcquireLeaseRequest::new(key(name), HoldId::from_random(bits), owner, TTL_MS)
+        AcquireLeaseRequest { hold_id: HoldId::from_random(bits), ..lease_request(name, 0, self.name) }
     }
 
     pub(crate) fn ask_to_wait(&self, name: &str) -> AcquireLeaseRequest {
@@ -80,14 +79,11 @@ impl TestClient {
     }
 
     pub(crate) fn renew(&self, held: &HeldLease) -> Result<LeaseRenewal, Refusal> {
-        block_on(self.store.renew(&call(), vec![held.as_ref()]))
-            .unwrap()
-            .results
-            .remove(0)
+        self.store.renew_one(&held.as_ref())
     }
 
     pub(crate) fn release(&self, held: &HeldLease) -> Result<Token, Refusal> {
-        let released = block_on(self.store.release(&call(), vec![held.as_ref()])).unwrap().remove(0)?;
+        let released = self.store.release_one(&held.as_ref())?;
         assert_eq!(released.key, held.as_ref().key);
         Ok(released.token)
     }
@@ -113,18 +109,39 @@ impl TestClient {
         thread::spawn(move || call(store))
     }
 
-    pub(crate) fn start_acquire(
-        &self,
-        request: AcquireLeaseRequest,
-    ) -> JoinHandle<Result<AcquiredLease, StoreError>> {
+    pub(crate) fn start_acquire(&self, request: AcquireLeaseRequest) -> StartedAcquire {
         self.start(move |store| block_on(store.acquire(&call(), request)))
     }
 
-    /// Stands in line on a thread of its own; returns when it is seen there.
-    pub(crate) fn stand_in_line(
+    /// Has the next request of a kind stand at the gate, and returns when it does, and the act that sends it is under way.
+    pub(crate) fn hold_up<T: Send + 'static>(
         &self,
-        request: AcquireLeaseRequest,
-    ) -> JoinHandle<Result<AcquiredLease, StoreError>> {
+        request: EtcdRequest,
+        act: impl FnOnce(Arc<EtcdStore>) -> T + Send + 'static,
+    ) -> JoinHandle<T> {
+        self.gate.hold_next(request);
+        let acting = self.start(act);
+        self.gate.until_held();
+        acting
+    }
+
+    /// The same of a renewal.
+    pub(crate) fn hold_up_renewal(
+        &self,
+        request: EtcdRequest,
+        held: &HeldLease,
+    ) -> JoinHandle<Result<LeaseRenewal, Refusal>> {
+        let hold = held.as_ref();
+        self.hold_up(request, move |store| store.renew_one(&hold))
+    }
+
+    /// The same of an acquisition, at the write that decides.
+    pub(crate) fn hold_up_acquire(&self, request: AcquireLeaseRequest) -> StartedAcquire {
+        self.hold_up(EtcdRequest::Write, move |store| block_on(store.acquire(&call(), request)))
+    }
+
+    /// Stands in line on a thread of its own; returns when it is seen there.
+    pub(crate) fn stand_in_line(&self, request: AcquireLeaseRequest) -> StartedAcquire {
         let name = request.any_of[0].to_string();
         let before = self.view(&name).waiter_count;
         let waiting = self.start_acquire(request);

@@ -1,43 +1,24 @@
 //! Grants that find their caller gone (R14), and the same request sent again meanwhile (R13).
 
-use std::pin::Pin;
-use std::sync::{Arc, mpsc};
-use std::task::{Context, Wake, Waker};
-
 use fencehold_contract::clock::{Clock as _, SystemClock};
 use fencehold_contract::{AcquireLeaseRequest, AcquiredLease, LeaseStore as _, StoreError};
 use fencehold_core::lease::LeaseOutcome;
 use fencehold_store_etcd::EtcdRequest;
+use fencehold_test_servers::calls::UnreadCall;
 use fencehold_test_store::block_on;
 
 use crate::call;
 use crate::test_client::{HeldLease, TTL_MS, TestClient, people};
 
-/// An acquisition whose caller can go before it looks at the answer.
-struct AbandonedAcquire {
-    answer: Pin<Box<dyn Future<Output = Result<AcquiredLease, StoreError>>>>,
-    answered: mpsc::Receiver<()>,
-}
-
-struct WakeCounter(mpsc::Sender<()>);
-
-impl Wake for WakeCounter {
-    fn wake(self: Arc<Self>) {
-        let _ = self.0.send(());
-    }
-}
-
-/// Asks, and returns when the write that decides stands at the gate.
-fn abandoned_acquire(person: &TestClient, request: AcquireLeaseRequest) -> AbandonedAcquire {
+/// Asks as a caller that can go before it looks at the answer, and returns when the write that decides stands at the gate.
+fn unread_acquire(
+    person: &TestClient,
+    request: AcquireLeaseRequest,
+) -> UnreadCall<'_, Result<AcquiredLease, StoreError>> {
     person.gate.hold_next(EtcdRequest::Write);
-    let store = person.store.clone();
-    let mut answer: Pin<Box<dyn Future<Output = _>>> =
-        Box::pin(async move { store.acquire(&call(), request).await });
-    let (wake, answered) = mpsc::channel();
-    let waker = Waker::from(Arc::new(WakeCounter(wake)));
-    assert!(answer.as_mut().poll(&mut Context::from_waker(&waker)).is_pending());
+    let acquiring = UnreadCall::send(async move { person.store.acquire(&call(), request).await });
     person.gate.until_held();
-    AbandonedAcquire { answer, answered }
+    acquiring
 }
 
 fn endings(person: &TestClient) -> Vec<LeaseOutcome> {
@@ -64,7 +45,7 @@ fn known(person: &TestClient) -> HeldLease {
 fn a_grant_whose_caller_has_gone_is_freed() {
     let [a, b] = people(["A", "B"]);
     let first = known(&b);
-    drop(abandoned_acquire(&a, a.ask("k")));
+    drop(unread_acquire(&a, a.ask("k")));
     a.gate.let_go();
     until_abandoned(&b);
     assert!(b.take("k").token > first.token);
@@ -77,9 +58,9 @@ fn a_grant_whose_caller_has_gone_is_found_after_its_patience_and_freed() {
     known(&b);
     // The second write, after that of the etcd lease.
     a.gate.lose_write(1);
-    let abandoned_acquire = abandoned_acquire(&a, a.ask("k"));
+    let acquiring = unread_acquire(&a, a.ask("k"));
     a.clock.pass(600_000);
-    drop(abandoned_acquire);
+    drop(acquiring);
     a.gate.let_go();
     until_abandoned(&b);
     assert!(a.gate.has_lost());
@@ -92,11 +73,11 @@ fn a_grant_that_nobody_knew_of_is_freed_when_that_was_never_heard() {
     let [a, b] = people(["A", "B"]);
     known(&b);
     a.gate.lose_write(1);
-    let abandoned_acquire = abandoned_acquire(&a, a.ask("k"));
+    let acquiring = unread_acquire(&a, a.ask("k"));
     a.clock.pass(600_000);
     a.gate.let_go();
-    abandoned_acquire.answered.recv().unwrap();
-    drop(abandoned_acquire);
+    acquiring.until_answered();
+    drop(acquiring);
     until_abandoned(&b);
 }
 
@@ -107,10 +88,10 @@ fn a_grant_that_nobody_knew_of_is_found_by_its_hold_id() {
     known(&b);
     a.gate.lose_write(1);
     let request = a.ask("k");
-    let abandoned_acquire = abandoned_acquire(&a, request.clone());
+    let acquiring = unread_acquire(&a, request.clone());
     a.clock.pass(600_000);
     a.gate.let_go();
-    assert!(matches!(block_on(abandoned_acquire.answer), Err(StoreError::OutcomeUnknown { .. })));
+    assert!(matches!(block_on(acquiring.response), Err(StoreError::OutcomeUnknown { .. })));
     let told = b
         .acquire(AcquireLeaseRequest { hold_id_age_ms: 600_000, ..request.clone() })
         .unwrap();
@@ -123,8 +104,7 @@ fn a_grant_that_nobody_knew_of_is_found_by_its_hold_id() {
 fn a_grant_that_the_same_request_took_up_is_left_to_it() {
     let [a, b] = people(["A", "B"]);
     let request = a.ask("k");
-    let abandoned_acquire = abandoned_acquire(&a, request.clone());
-    drop(abandoned_acquire);
+    drop(unread_acquire(&a, request.clone()));
     a.gate.hold_next(EtcdRequest::Write);
     a.gate.let_go();
     // The giving back has looked, and is about to write.
@@ -143,8 +123,7 @@ fn a_grant_that_the_same_request_took_up_is_left_to_it() {
 fn a_grant_that_was_taken_up_before_it_could_be_given_back_is_left_alone() {
     let [a, b] = people(["A", "B"]);
     let request = a.ask("k");
-    let abandoned_acquire = abandoned_acquire(&a, request.clone());
-    drop(abandoned_acquire);
+    drop(unread_acquire(&a, request.clone()));
     a.gate.hold_next(EtcdRequest::Read);
     a.gate.let_go();
     a.gate.until_held();
@@ -158,8 +137,7 @@ fn a_grant_that_was_taken_up_before_it_could_be_given_back_is_left_alone() {
 #[test]
 fn a_grant_that_is_given_back_late_leaves_the_next_holder_alone() {
     let [a, b] = people(["A", "B"]);
-    let abandoned_acquire = abandoned_acquire(&a, a.ask("k"));
-    drop(abandoned_acquire);
+    drop(unread_acquire(&a, a.ask("k")));
     a.gate.hold_next(EtcdRequest::Write);
     a.gate.let_go();
     a.gate.until_held();
@@ -176,7 +154,7 @@ fn a_grant_that_is_given_back_late_leaves_the_next_holder_alone() {
 fn a_repeat_whose_caller_has_gone_ends_nothing() {
     let [a, b] = people(["A", "B"]);
     let held = a.take("k");
-    drop(abandoned_acquire(&b, AcquireLeaseRequest { hold_id_age_ms: 1, ..held.request.clone() }));
+    drop(unread_acquire(&b, AcquireLeaseRequest { hold_id_age_ms: 1, ..held.request.clone() }));
     b.gate.let_go();
     block_on(b.store.close());
     a.renew(&held).unwrap();
@@ -189,7 +167,7 @@ fn who_may_have_had_a_grant_does_not_hear_that_nothing_was_done_when_its_store_c
     let [a, b] = people(["A", "B"]);
     known(&b);
     a.gate.lose_write(1);
-    let abandoned_acquire = abandoned_acquire(&a, a.ask_to_wait("k"));
+    let acquiring = unread_acquire(&a, a.ask_to_wait("k"));
     b.take("k");
     a.gate.hold_next(EtcdRequest::Watch);
     a.gate.let_go();
@@ -198,6 +176,6 @@ fn who_may_have_had_a_grant_does_not_hear_that_nothing_was_done_when_its_store_c
     assert!(a.gate.has_lost());
     a.gate.let_go();
     block_on(a.store.close());
-    let answer = block_on(abandoned_acquire.answer);
+    let answer = block_on(acquiring.response);
     assert!(matches!(answer, Err(StoreError::OutcomeUnknown { .. })), "{answer:?}");
 }

@@ -3,11 +3,12 @@
 use std::sync::Arc;
 
 use fencehold_contract::clock::{Clock as _, ManualClock, SystemClock};
-use fencehold_contract::{AcquireLeaseRequest, CallContext, HoldRef, LeaseStore as _, StoreError};
-use fencehold_core::Namespace;
-use fencehold_store_object::{Cloud, NonceSeed, ObjectStore, over_after_ms};
+use fencehold_contract::{AcquireLeaseRequest, AcquiredLease, LeaseStore as _, ObjectUrl, StoreError};
+use fencehold_store_object::{Cloud, ObjectStore, over_after_ms};
+use fencehold_test_servers::calls::{OneByOne as _, call};
 use fencehold_test_store::block_on;
 
+use crate::fixture::open_on;
 use crate::servers::{CLOUDS, ObjectServer};
 use crate::{TTL_MS, ask};
 
@@ -19,23 +20,16 @@ struct ClockedMachine {
 
 impl ClockedMachine {
     /// Booted this long ago, with its wall clock off by this much.
-    fn new(place: &fencehold_contract::ObjectUrl, booted_ms: u64, wall_off_ms: i64) -> Self {
+    fn new(place: &ObjectUrl, booted_ms: u64, wall_off_ms: i64) -> Self {
         let clock = ManualClock::new();
         clock.advance(booted_ms);
         clock.set_wall(1_800_000_000_000_u64.saturating_add_signed(wall_off_ms));
-        let cloud = Arc::new(Cloud::open(place).unwrap());
-        let store =
-            ObjectStore::open_on(cloud, place, Arc::new(clock.clone()), NonceSeed::draw().unwrap()).unwrap();
+        let store = open_on(Cloud::open(place).unwrap(), place, Arc::new(clock.clone()));
         ClockedMachine { store, clock }
     }
 
-    fn acquire(&self, request: AcquireLeaseRequest) -> Result<fencehold_contract::AcquiredLease, StoreError> {
-        block_on(self.store.acquire(&CallContext::new(Namespace::default()), request))
-    }
-
-    fn renew(&self, hold: &HoldRef) -> bool {
-        let renewed = block_on(self.store.renew(&CallContext::new(Namespace::default()), vec![hold.clone()]));
-        renewed.unwrap().results[0].is_ok()
+    fn acquire(&self, request: AcquireLeaseRequest) -> Result<AcquiredLease, StoreError> {
+        block_on(self.store.acquire(&call(), request))
     }
 }
 
@@ -75,17 +69,14 @@ fn machines_whose_clocks_agree_in_nothing_take_over_at_the_same_age() {
 fn a_slow_holder_and_a_fast_contender_never_hold_together() {
     let place = ObjectServer::Gcs.place();
     let (holder, contender) = (ClockedMachine::new(&place, 0, 0), ClockedMachine::new(&place, 0, 0));
-    let request = ask("k", "A");
-    let hold = request.hold_id;
-    let acquired = holder.acquire(request).unwrap();
-    let own = HoldRef { key: acquired.key, hold_id: hold, token: acquired.grant.token };
+    let own = holder.store.take(ask("k", "A"));
     for round in 0..5 {
         assert!(contender.acquire(ask("k", "B")).is_err(), "round {round}");
         // Right up to what the holder takes for its deadline.
         holder.clock.advance(TTL_MS - 1);
         contender.clock.advance((TTL_MS - 1) * 108 / 92);
         assert!(contender.acquire(ask("k", "B")).is_err(), "round {round}: it believes in its lease");
-        assert!(holder.renew(&own), "round {round}");
+        assert!(holder.store.renew_one(&own).is_ok(), "round {round}");
     }
 }
 
@@ -94,19 +85,11 @@ fn a_slow_holder_and_a_fast_contender_never_hold_together() {
 fn an_object_that_was_just_written_is_left_alone_for_a_second() {
     let mut place = ObjectServer::Gcs.place();
     place.options.min_write_interval_ms = 1_000;
-    let cloud = Arc::new(Cloud::open(&place).unwrap());
-    let store =
-        ObjectStore::open_on(cloud, &place, Arc::new(SystemClock), NonceSeed::draw().unwrap()).unwrap();
-    let call = CallContext::new(Namespace::default());
-    let request = ask("k", "A");
-    let hold = request.hold_id;
+    let store = open_on(Cloud::open(&place).unwrap(), &place, Arc::new(SystemClock));
     let before_ms = SystemClock.now().store_ms;
-    let acquired = block_on(store.acquire(&call, request)).unwrap();
-    let own = HoldRef { key: acquired.key, hold_id: hold, token: acquired.grant.token };
+    let own = store.take(ask("k", "A"));
     for _ in 0..2 {
-        block_on(store.renew(&call, vec![own.clone()])).unwrap().results[0]
-            .clone()
-            .unwrap();
+        store.renew_one(&own).unwrap();
     }
     let took_ms = SystemClock.now().store_ms - before_ms;
     assert!(took_ms >= 2_000, "three writes within {took_ms} ms");

@@ -8,11 +8,12 @@ use fencehold_contract::{
     AcquireLeaseRequest, AcquiredLease, CallContext, HoldRef, LeaseStore as _, ListLeasesRequest, Quota,
     QuotaRequest, StoreError,
 };
-use fencehold_core::{HoldId, Key, Namespace, Owner, Token};
+use fencehold_core::{Namespace, Token};
 use fencehold_store_object::{Cloud, NonceSeed, ObjectStore};
+use fencehold_test_servers::calls::{hold_id, key, owner};
 use fencehold_test_store::block_on;
 
-use crate::fixture::{Fixture, TestHolder};
+use crate::fixture::{Fixture, TestHolder, open_on};
 use crate::servers::{CLOUDS, ObjectServer, on_every_cloud};
 
 const MISSING: &str = "no-such-bucket";
@@ -24,26 +25,21 @@ const PATIENT_MS: u64 = 60_000;
 fn every_call(holder: &TestHolder, timeout_ms: u64) -> Vec<(&'static str, Result<(), StoreError>)> {
     let store = &holder.store;
     let call = holder.call.clone().with_timeout_ms(timeout_ms);
-    let shown =
-        HoldRef { key: Key::new("k").unwrap(), hold_id: HoldId::from_random([7; 16]), token: Token::new(3) };
-    let by = || Owner::new("ops").unwrap();
+    let shown = HoldRef { key: key("k"), hold_id: hold_id(7), token: Token::new(3) };
+    let all = ListLeasesRequest { limit: 10, ..ListLeasesRequest::default() };
     let limits = |keys: Option<u64>| {
         let set = keys.map(|keys| Quota { max_keys: Some(keys), ..Quota::default() });
-        QuotaRequest { quota: set, all_namespaces: false, by: Some(by()) }
+        QuotaRequest { quota: set, all_namespaces: false, by: Some(owner("ops")) }
     };
     vec![
         ("acquire", block_on(store.acquire(&call, holder.ask("k"))).map(drop)),
         ("renew", block_on(store.renew(&call, vec![shown.clone()])).map(drop)),
         ("release", block_on(store.release(&call, vec![shown])).map(drop)),
         ("revoke", holder.revoke("k").map(drop)),
-        ("get", block_on(store.get(&call, Key::new("k").unwrap())).map(drop)),
-        (
-            "list",
-            block_on(store.list(&call, ListLeasesRequest { limit: 10, ..ListLeasesRequest::default() }))
-                .map(drop),
-        ),
+        ("get", block_on(store.get(&call, key("k"))).map(drop)),
+        ("list", block_on(store.list(&call, all)).map(drop)),
         ("status", block_on(store.status(&call)).map(drop)),
-        ("advance", block_on(store.advance(&call, by(), 1)).map(drop)),
+        ("advance", block_on(store.advance(&call, owner("ops"), 1)).map(drop)),
         ("limits", block_on(store.quota(&call, limits(None))).map(drop)),
         ("set limits", block_on(store.quota(&call, limits(Some(1)))).map(drop)),
     ]
@@ -150,7 +146,7 @@ fn an_advance_that_cannot_write_says_why() {
     let a = fixture.holder("A");
     a.gate.answer(None, Some(429));
     let call = a.call.clone().with_timeout_ms(5_000);
-    let answer = block_on(a.store.advance(&call, Owner::new("ops").unwrap(), 1));
+    let answer = block_on(a.store.advance(&call, owner("ops"), 1));
     let Err(StoreError::OutcomeUnknown { message: why }) = &answer else { panic!("{answer:?}") };
     assert!(why.contains("HTTP 429"), "{why}");
     let sent = a.gate.take().len();
@@ -166,15 +162,12 @@ fn who_waits_is_let_in_as_soon_as_an_advance_is_over() {
     on_every_cloud(|server| {
         let mut place = server.place();
         (place.options.ttl_ms_min, place.options.min_write_interval_ms) = (TTL_MS, 0);
-        let open = || {
-            let cloud = Arc::new(Cloud::open(&place).unwrap());
-            ObjectStore::open_on(cloud, &place, Arc::new(SystemClock), NonceSeed::draw().unwrap()).unwrap()
-        };
+        let open = || open_on(Cloud::open(&place).unwrap(), &place, Arc::new(SystemClock));
         let (holder, waiter) = (open(), open());
         let call = CallContext::new(Namespace::default());
         let ask = |key: &str| AcquireLeaseRequest { ttl_ms: TTL_MS, wait_ms: 60_000, ..crate::ask(key, "A") };
         let first = block_on(holder.acquire(&call, ask("k"))).unwrap();
-        let advanced = block_on(holder.advance(&call, Owner::new("ops").unwrap(), 1)).unwrap();
+        let advanced = block_on(holder.advance(&call, owner("ops"), 1)).unwrap();
         assert!(advanced.closed_for_ms < call.timeout_ms, "{advanced:?}");
         let try_it = AcquireLeaseRequest { wait_ms: 0, ..ask("k") };
         let refused = block_on(waiter.acquire(&call, try_it)).unwrap_err();

@@ -4,16 +4,17 @@ use std::collections::VecDeque;
 use std::pin::Pin;
 use std::sync::{Arc, Mutex};
 
-use fencehold_contract::clock::ManualClock;
+use fencehold_contract::clock::{Clock, ManualClock};
 use fencehold_contract::{
     AcquireLeaseRequest, AcquiredLease, CallContext, HoldRef, LeaseStore as _, LeaseView, ObjectUrl,
-    RevokeLeasesRequest, RevokeTarget, RevokedLease, StoreError,
+    RevokedLease, StoreError,
 };
-use fencehold_core::lease::LeaseRenewal;
-use fencehold_core::{Key, Namespace, Owner, Reason, Refusal, Token};
+use fencehold_core::lease::{LeaseOutcome, LeaseRenewal};
+use fencehold_core::{Namespace, Refusal, Token};
 use fencehold_store_object::{
     Cloud, NonceSeed, ObjectRequest, ObjectRequestHook, ObjectStore, ResponseFate, over_after_ms,
 };
+use fencehold_test_servers::calls::{held_by, key, revoke_key};
 use fencehold_test_store::block_on;
 use tokio::sync::{mpsc, oneshot};
 
@@ -34,16 +35,26 @@ impl Fixture {
     /// A holder with a handle and a gate of its own.
     pub fn holder(&self, name: &'static str) -> TestHolder {
         let gate = Arc::new(TestGate::default());
-        let cloud = Arc::new(Cloud::behind(&self.place, gate.clone()).unwrap());
-        let clock = Arc::new(self.clock.clone());
-        let store = ObjectStore::open_on(cloud, &self.place, clock, NonceSeed::draw().unwrap()).unwrap();
+        let cloud = Cloud::behind(&self.place, gate.clone()).unwrap();
+        let store = open_on(cloud, &self.place, Arc::new(self.clock.clone()));
         TestHolder { name, store: Arc::new(store), gate, call: CallContext::new(Namespace::default()) }
+    }
+
+    /// Has one that has been watching take the key `k`, when its lease has run out.
+    pub fn taken_over(&self, by: &TestHolder) -> HoldRef {
+        self.run_out();
+        by.take("k")
     }
 
     /// Lets enough time pass for one that has been watching.
     pub fn run_out(&self) {
         self.clock.advance(over_after_ms(TTL_MS));
     }
+}
+
+/// A store on this cloud, which is not probed.
+pub fn open_on(cloud: Cloud, place: &ObjectUrl, clock: Arc<dyn Clock>) -> ObjectStore {
+    ObjectStore::open_on(Arc::new(cloud), place, clock, NonceSeed::draw().unwrap()).unwrap()
 }
 
 /// One who takes leases.
@@ -64,7 +75,10 @@ impl TestHolder {
     }
 
     pub fn take(&self, key: &str) -> HoldRef {
-        let request = self.ask(key);
+        self.take_with(self.ask(key))
+    }
+
+    pub fn take_with(&self, request: AcquireLeaseRequest) -> HoldRef {
         let hold = request.hold_id;
         let acquired = self.acquire(request).unwrap_or_else(|error| panic!("{}: {error}", self.name));
         HoldRef { key: acquired.key, hold_id: hold, token: acquired.grant.token }
@@ -72,12 +86,7 @@ impl TestHolder {
 
     /// Who holds it, in the words of the refusal.
     pub fn held_by(&self, key: &str) -> (String, Token) {
-        match self.acquire(self.ask(key)) {
-            Err(StoreError::Refused { refusal: Refusal::Held { owner, token, .. }, .. }) => {
-                (owner.to_string(), token)
-            }
-            other => panic!("{}: {other:?}", self.name),
-        }
+        held_by(self.acquire(self.ask(key)))
     }
 
     pub fn renew(&self, hold: &HoldRef) -> Result<LeaseRenewal, Refusal> {
@@ -96,23 +105,37 @@ impl TestHolder {
     }
 
     pub fn revoke(&self, key: &str) -> Result<Vec<RevokedLease>, StoreError> {
-        let which = RevokeTarget::Key { key: Key::new(key).unwrap(), only_token: None };
-        let (by, reason) = (Owner::new(self.name).unwrap(), Reason::new("it was stuck").unwrap());
-        block_on(self.store.revoke(&self.call, RevokeLeasesRequest { target: which, by, reason }))
+        block_on(self.store.revoke(&self.call, revoke_key(key)))
     }
 
     /// Looks, so that what is there has been seen from now on.
     pub fn look(&self, key: &str) -> Option<LeaseView> {
-        block_on(self.store.get(&self.call, Key::new(key).unwrap())).unwrap()
+        block_on(self.store.get(&self.call, self::key(key))).unwrap()
     }
 
-    /// Starts something on a thread of its own.
-    pub fn start<T: Send + 'static>(
-        self: &Arc<Self>,
-        act: impl FnOnce(&TestHolder) -> T + Send + 'static,
-    ) -> std::thread::JoinHandle<T> {
-        let holder = Arc::clone(self);
-        std::thread::spawn(move || act(&holder))
+    /// What comes of an act whose next write stands at the gate while something else is done, and what comes of that.
+    pub fn held_up<T: Send, U>(
+        &self,
+        act: impl FnOnce(&Self) -> T + Send,
+        meanwhile: impl FnOnce() -> U,
+    ) -> (T, U) {
+        std::thread::scope(|scope| {
+            // In here: if something panics, it is let go, and does not keep the scope from its end.
+            let gate = self.gate.hold_write();
+            let acting = scope.spawn(|| act(self));
+            gate.arrived();
+            let done = meanwhile();
+            gate.go();
+            (acting.join().unwrap(), done)
+        })
+    }
+}
+
+/// How a lease was lost, and under which token its key is now.
+pub fn lost<T: std::fmt::Debug>(answer: Result<T, Refusal>) -> (Option<LeaseOutcome>, Token) {
+    match answer {
+        Err(Refusal::Lost { outcome, current_token, .. }) => (outcome, current_token),
+        other => panic!("not lost: {other:?}"),
     }
 }
 

@@ -24,7 +24,8 @@ mod test_store;
 use std::sync::atomic::{AtomicU64, Ordering};
 
 use fencehold_contract::AcquireLeaseRequest;
-use fencehold_core::{HoldId, Key, Owner};
+use fencehold_core::HoldId;
+use fencehold_test_servers::calls::lease_request;
 use fencehold_test_servers::object as servers;
 use servers::ObjectServer;
 use test_store::ObjectTestStore;
@@ -37,8 +38,7 @@ pub fn ask(key: &str, owner: &str) -> AcquireLeaseRequest {
     static NEXT: AtomicU64 = AtomicU64::new(1);
     let mut bits = [0x3c; 16];
     bits[8..].copy_from_slice(&NEXT.fetch_add(1, Ordering::Relaxed).to_be_bytes());
-    let hold = HoldId::from_random(bits);
-    AcquireLeaseRequest::new(Key::new(key).unwrap(), hold, Owner::new(owner).unwrap(), TTL_MS)
+    AcquireLeaseRequest { hold_id: HoldId::from_random(bits), ..lease_request(key, 0, owner) }
 }
 
 mod s3 {

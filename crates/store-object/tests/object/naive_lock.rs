@@ -7,7 +7,7 @@ use std::time::Duration;
 use fencehold_core::Refusal;
 use fencehold_store_object::{Cas as _, Cloud, WriteResult};
 
-use crate::fixture::{Fixture, HeldRequest, TestGate};
+use crate::fixture::{Fixture, TestGate};
 use crate::servers::CLOUDS;
 
 const LIMIT: Duration = Duration::from_secs(10);
@@ -57,10 +57,6 @@ impl NaiveLock {
         self.delete();
         self.create()
     }
-
-    fn held_delete(&self) -> HeldRequest {
-        self.gate.hold_delete()
-    }
 }
 
 /// Delete after reclaim (R01). A has read its own lock; it expires; B reclaims it; A's delete arrives.
@@ -70,7 +66,7 @@ fn read_compare_delete_destroys_the_newer_lock_and_our_release_does_not() {
         let fixture = Fixture::on(server);
         let (a, b) = (NaiveLock::new(&fixture, "A"), NaiveLock::new(&fixture, "B"));
         assert!(a.create());
-        let gate = a.held_delete();
+        let gate = a.gate.hold_delete();
         let releasing = std::thread::spawn(move || a.release());
         gate.arrived();
         assert!(b.reclaim(), "B has it");
@@ -78,24 +74,13 @@ fn read_compare_delete_destroys_the_newer_lock_and_our_release_does_not() {
         releasing.join().unwrap();
         assert_eq!(b.owner(), None, "{server:?}: the twin breaks: B's lock is gone, and B does not know");
 
-        let (a, b) = (Arc::new(fixture.holder("A")), fixture.holder("B"));
+        let (a, b) = (fixture.holder("A"), fixture.holder("B"));
         let held = a.take("k");
         b.look("k");
-        let gate = a.gate.hold_write();
-        let releasing = a.start({
-            let held = held.clone();
-            move |a| a.release(&held)
-        });
-        gate.arrived();
-        fixture.run_out();
-        let newer = b.take("k");
-        gate.go();
-        assert!(matches!(releasing.join().unwrap(), Err(Refusal::Lost { .. })), "{server:?}: A learns of it");
-        assert_eq!(
-            fixture.holder("C").held_by("k"),
-            ("B".to_owned(), newer.token),
-            "{server:?}: B's lease is there"
-        );
+        let (released, newer) = a.held_up(|a| a.release(&held), || fixture.taken_over(&b));
+        assert!(matches!(released, Err(Refusal::Lost { .. })), "{server:?}: A learns of it");
+        let holder = fixture.holder("C").held_by("k");
+        assert_eq!(holder, ("B".to_owned(), newer.token), "{server:?}: B's lease is there");
     }
 }
 
@@ -107,7 +92,7 @@ fn delete_and_recreate_lets_both_win_and_our_takeover_does_not() {
         let (dead, a, b) =
             (NaiveLock::new(&fixture, "dead"), NaiveLock::new(&fixture, "A"), NaiveLock::new(&fixture, "B"));
         assert!(dead.create());
-        let gate = b.held_delete();
+        let gate = b.gate.hold_delete();
         let reclaiming = std::thread::spawn(move || b.reclaim());
         gate.arrived();
         let a_won = a.reclaim();
@@ -115,16 +100,12 @@ fn delete_and_recreate_lets_both_win_and_our_takeover_does_not() {
         let b_won = reclaiming.join().unwrap();
         assert!(a_won && b_won, "{server:?}: the twin breaks: both have it");
 
-        let (dead, a, b) = (fixture.holder("dead"), fixture.holder("A"), Arc::new(fixture.holder("B")));
+        let (dead, a, b) = (fixture.holder("dead"), fixture.holder("A"), fixture.holder("B"));
         dead.take("k");
         a.look("k");
         b.look("k");
         fixture.run_out();
-        let gate = b.gate.hold_write();
-        let reclaiming = b.start(|b| b.acquire(b.ask("k")).is_ok());
-        gate.arrived();
-        a.take("k");
-        gate.go();
-        assert!(!reclaiming.join().unwrap(), "{server:?}: exactly one has it");
+        let (reclaimed, _) = b.held_up(|b| b.acquire(b.ask("k")), || a.take("k"));
+        assert!(reclaimed.is_err(), "{server:?}: exactly one has it");
     }
 }

@@ -1,10 +1,8 @@
 //! Limits of a namespace: what they cost, when they count, and who may exceed them.
 
-use std::sync::Arc;
-
 use fencehold_contract::{LeaseStore as _, Quota, QuotaRequest, QuotaView, StoreError};
-use fencehold_core::Owner;
 use fencehold_store_object::ResponseFate;
+use fencehold_test_servers::calls::owner;
 use fencehold_test_store::block_on;
 
 use crate::TTL_MS;
@@ -12,12 +10,8 @@ use crate::fixture::{Fixture, TestHolder};
 use crate::servers::{CLOUDS, ObjectServer};
 
 fn limits(holder: &TestHolder, set: impl Into<Option<Quota>>) -> Result<QuotaView, StoreError> {
-    let by = Owner::new("ops").unwrap();
-    block_on(
-        holder
-            .store
-            .quota(&holder.call, QuotaRequest { quota: set.into(), all_namespaces: false, by: Some(by) }),
-    )
+    let request = QuotaRequest { quota: set.into(), all_namespaces: false, by: Some(owner("ops")) };
+    block_on(holder.store.quota(&holder.call, request))
 }
 
 fn keys(keys: u64) -> Quota {
@@ -85,15 +79,10 @@ fn a_limit_counts_within_a_minute_and_one_that_is_lifted_at_once() {
 #[test]
 fn callers_that_come_at_the_same_time_exceed_a_limit_by_one_each() {
     let fixture = Fixture::on(ObjectServer::Moto);
-    let (a, b) = (Arc::new(fixture.holder("A")), fixture.holder("B"));
+    let (a, b) = (fixture.holder("A"), fixture.holder("B"));
     limits(&b, keys(1)).unwrap();
-    let held = a.gate.hold_write();
-    let late = a.start(|a| a.acquire(a.ask("one")));
-    held.arrived();
-    b.take("two");
-    held.go();
-    late.join().unwrap().unwrap();
-    for holder in [&*a, &b] {
+    a.held_up(|a| a.take("one"), || b.take("two"));
+    for holder in [&a, &b] {
         let refused = holder.acquire(holder.ask("three"));
         assert!(matches!(refused, Err(StoreError::LimitReached { limit: 1, .. })), "{refused:?}");
     }

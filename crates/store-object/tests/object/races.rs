@@ -1,16 +1,15 @@
 //! Races, arranged by a gate in front of the HTTP transport: a chosen request of a chosen holder waits until a chosen
 //! other has been answered. Each on all three clouds.
 
-use std::sync::Arc;
-
-use fencehold_contract::{AcquireLeaseRequest, LeaseStore as _, StoreError};
+use fencehold_contract::{AcquireLeaseRequest, LeaseStore as _};
+use fencehold_core::Refusal;
 use fencehold_core::lease::LeaseOutcome;
-use fencehold_core::{Owner, Refusal};
 use fencehold_store_object::{Cas as _, Cloud, over_after_ms};
+use fencehold_test_servers::calls::{held_by, owner, unavailable};
 use fencehold_test_store::block_on;
 
 use crate::TTL_MS;
-use crate::fixture::{Fixture, TestHolder};
+use crate::fixture::{Fixture, TestHolder, lost};
 use crate::servers::CLOUDS;
 
 /// R01: A's release was sent while its lease was its own, and arrives when B has the key.
@@ -18,29 +17,13 @@ use crate::servers::CLOUDS;
 fn a_release_that_arrives_after_a_takeover_leaves_the_newer_holder_untouched() {
     for server in CLOUDS {
         let fixture = Fixture::on(server);
-        let (a, b) = (Arc::new(fixture.holder("A")), fixture.holder("B"));
+        let (a, b) = (fixture.holder("A"), fixture.holder("B"));
         let held = a.take("k");
         b.look("k");
-        let gate = a.gate.hold_write();
-        let releasing = a.start({
-            let held = held.clone();
-            move |a| a.release(&held)
-        });
-        gate.arrived();
-        fixture.run_out();
-        let newer = b.take("k");
-        gate.go();
-        match releasing.join().unwrap() {
-            Err(Refusal::Lost {
-                token,
-                outcome: Some(LeaseOutcome::Expired),
-                current_token: current,
-                ..
-            }) => {
-                assert_eq!((token, current), (held.token, newer.token), "{server:?}");
-            }
-            other => panic!("{server:?}: {other:?}"),
-        }
+        let (released, newer) = a.held_up(|a| a.release(&held), || fixture.taken_over(&b));
+        let named = matches!(&released, Err(Refusal::Lost { token, .. }) if *token == held.token);
+        assert!(named, "{server:?}: {released:?}");
+        assert_eq!(lost(released), (Some(LeaseOutcome::Expired), newer.token), "{server:?}");
         b.renew(&newer).expect("untouched");
     }
 }
@@ -50,22 +33,13 @@ fn a_release_that_arrives_after_a_takeover_leaves_the_newer_holder_untouched() {
 fn a_dead_lease_that_two_have_seen_goes_to_one_and_the_loser_sees_the_winner() {
     for server in CLOUDS {
         let fixture = Fixture::on(server);
-        let (dead, a, b) = (fixture.holder("dead"), Arc::new(fixture.holder("A")), fixture.holder("B"));
+        let (dead, a, b) = (fixture.holder("dead"), fixture.holder("A"), fixture.holder("B"));
         dead.take("k");
         a.look("k");
         b.look("k");
         fixture.run_out();
-        let gate = a.gate.hold_write();
-        let taking = a.start(|a| a.acquire(a.ask("k")));
-        gate.arrived();
-        let winner = b.take("k");
-        gate.go();
-        match taking.join().unwrap() {
-            Err(StoreError::Refused { refusal: Refusal::Held { owner, token, .. }, .. }) => {
-                assert_eq!((owner.as_str(), token), ("B", winner.token), "{server:?}");
-            }
-            other => panic!("{server:?}: {other:?}"),
-        }
+        let (taken, winner) = a.held_up(|a| a.acquire(a.ask("k")), || b.take("k"));
+        assert_eq!(held_by(taken), ("B".to_owned(), winner.token), "{server:?}");
         assert_eq!(a.look("k").unwrap().endings.len(), 1, "the dead lease ended once");
     }
 }
@@ -76,28 +50,25 @@ fn an_advance_that_another_outran_opens_nothing_earlier() {
     const LONG_MS: u64 = 20 * TTL_MS;
     for server in CLOUDS {
         let fixture = Fixture::on(server);
-        let (a, b) = (Arc::new(fixture.holder("A")), fixture.holder("B"));
+        let (a, b) = (fixture.holder("A"), fixture.holder("B"));
         a.take("k");
         let advance = |holder: &TestHolder, lift| {
-            block_on(holder.store.advance(&holder.call, Owner::new("ops").unwrap(), lift)).unwrap()
+            block_on(holder.store.advance(&holder.call, owner("ops"), lift)).unwrap()
         };
-        let gate = a.gate.hold_write();
         // Its lift is larger, so that it writes once more when it was outrun.
-        let late = a.start(move |a| advance(a, 1_000));
-        gate.arrived();
-        b.acquire(AcquireLeaseRequest { ttl_ms: LONG_MS, ..b.ask("long") }).unwrap();
-        let first = advance(&b, 1);
+        let (second, first) = a.held_up(
+            |a| advance(a, 1_000),
+            || {
+                b.acquire(AcquireLeaseRequest { ttl_ms: LONG_MS, ..b.ask("long") }).unwrap();
+                advance(&b, 1)
+            },
+        );
         assert_eq!(first.closed_for_ms, over_after_ms(LONG_MS), "{server:?}");
-        gate.go();
-        let second = late.join().unwrap();
         assert_eq!(second.closed_for_ms, first.closed_for_ms, "{server:?}");
         assert_eq!(second.namespaces, first.namespaces, "{server:?}");
         // What a new key meets is in the bucket, not in the answer.
         let fresh = fixture.holder("C");
-        match fresh.acquire(fresh.ask("new")) {
-            Err(StoreError::Unavailable { .. }) => {}
-            other => panic!("{server:?}: {other:?}"),
-        }
+        unavailable(fresh.acquire(fresh.ask("new")));
         fixture.clock.advance(over_after_ms(TTL_MS));
         assert!(fresh.acquire(fresh.ask("new")).is_err(), "{server:?}: opened too early");
         fixture.clock.advance(over_after_ms(LONG_MS));
@@ -111,23 +82,15 @@ fn an_advance_that_another_outran_opens_nothing_earlier() {
 fn a_takeover_that_a_renewal_outran_takes_nothing() {
     for server in CLOUDS {
         let fixture = Fixture::on(server);
-        let (a, b) = (fixture.holder("A"), Arc::new(fixture.holder("B")));
+        let (a, b) = (fixture.holder("A"), fixture.holder("B"));
         let held = a.take("k");
         b.look("k");
         // Renewed by a process that A's own handle knows nothing of, so that it has the time.
         let elsewhere = fixture.holder("A");
         fixture.run_out();
-        let gate = b.gate.hold_write();
-        let taking = b.start(|b| b.acquire(b.ask("k")));
-        gate.arrived();
-        elsewhere.renew(&held).expect("no one has taken it");
-        gate.go();
-        match taking.join().unwrap() {
-            Err(StoreError::Refused { refusal: Refusal::Held { owner, token, .. }, .. }) => {
-                assert_eq!((owner.as_str(), token), ("A", held.token), "{server:?}");
-            }
-            other => panic!("{server:?}: {other:?}"),
-        }
+        let (taken, renewed) = b.held_up(|b| b.acquire(b.ask("k")), || elsewhere.renew(&held));
+        renewed.expect("no one has taken it");
+        assert_eq!(held_by(taken), ("A".to_owned(), held.token), "{server:?}");
         elsewhere.renew(&held).expect("it lives on");
     }
 }
@@ -137,22 +100,11 @@ fn a_takeover_that_a_renewal_outran_takes_nothing() {
 fn a_renewal_that_arrives_after_a_revocation_is_refused() {
     for server in CLOUDS {
         let fixture = Fixture::on(server);
-        let (a, p) = (Arc::new(fixture.holder("A")), fixture.holder("P"));
+        let (a, p) = (fixture.holder("A"), fixture.holder("P"));
         let held = a.take("k");
-        let gate = a.gate.hold_write();
-        let renewing = a.start({
-            let held = held.clone();
-            move |a| a.renew(&held)
-        });
-        gate.arrived();
-        let consumed = p.revoke("k").unwrap()[0].revoked.consumed_token;
-        gate.go();
-        match renewing.join().unwrap() {
-            Err(Refusal::Lost { outcome: Some(LeaseOutcome::Revoked), current_token: current, .. }) => {
-                assert_eq!(current, consumed);
-            }
-            other => panic!("{server:?}: {other:?}"),
-        }
+        let (renewed, revoked) = a.held_up(|a| a.renew(&held), || p.revoke("k").unwrap());
+        let consumed = revoked[0].revoked.consumed_token;
+        assert_eq!(lost(renewed), (Some(LeaseOutcome::Revoked), consumed), "{server:?}");
         assert!(p.look("k").unwrap().holder.is_none());
     }
 }
@@ -162,24 +114,11 @@ fn a_renewal_that_arrives_after_a_revocation_is_refused() {
 fn a_renewal_that_arrives_after_a_takeover_steals_nothing_back() {
     for server in CLOUDS {
         let fixture = Fixture::on(server);
-        let (a, b) = (Arc::new(fixture.holder("A")), fixture.holder("B"));
+        let (a, b) = (fixture.holder("A"), fixture.holder("B"));
         let held = a.take("k");
         b.look("k");
-        let gate = a.gate.hold_write();
-        let renewing = a.start({
-            let held = held.clone();
-            move |a| a.renew(&held)
-        });
-        gate.arrived();
-        fixture.run_out();
-        let newer = b.take("k");
-        gate.go();
-        match renewing.join().unwrap() {
-            Err(Refusal::Lost { outcome: Some(LeaseOutcome::Expired), current_token: current, .. }) => {
-                assert_eq!(current, newer.token);
-            }
-            other => panic!("{server:?}: {other:?}"),
-        }
+        let (renewed, newer) = a.held_up(|a| a.renew(&held), || fixture.taken_over(&b));
+        assert_eq!(lost(renewed), (Some(LeaseOutcome::Expired), newer.token), "{server:?}");
         b.renew(&newer).expect("untouched");
     }
 }
@@ -189,19 +128,11 @@ fn a_renewal_that_arrives_after_a_takeover_steals_nothing_back() {
 fn the_first_hold_of_an_owner_does_nothing_to_its_second() {
     for server in CLOUDS {
         let fixture = Fixture::on(server);
-        let (w, again) = (Arc::new(fixture.holder("W")), fixture.holder("W"));
+        let (w, again) = (fixture.holder("W"), fixture.holder("W"));
         let first = w.take("k");
         again.look("k");
-        let gate = w.gate.hold_write();
-        let releasing = w.start({
-            let first = first.clone();
-            move |w| w.release(&first)
-        });
-        gate.arrived();
-        fixture.run_out();
-        let second = again.take("k");
-        gate.go();
-        assert!(matches!(releasing.join().unwrap(), Err(Refusal::Lost { .. })), "{server:?}");
+        let (released, second) = w.held_up(|w| w.release(&first), || fixture.taken_over(&again));
+        lost(released);
         again.renew(&second).expect("its second hold is its own");
     }
 }
@@ -215,11 +146,8 @@ fn a_reused_name_waits_like_anybody_else() {
         let reborn = fixture.holder("worker-1");
         assert_eq!(reborn.held_by("k"), ("worker-1".to_owned(), dead.token));
         fixture.clock.advance(over_after_ms(TTL_MS) - 1);
-        assert_eq!(
-            reborn.held_by("k"),
-            ("worker-1".to_owned(), dead.token),
-            "{server:?}: a moment too early"
-        );
+        let holder = reborn.held_by("k");
+        assert_eq!(holder, ("worker-1".to_owned(), dead.token), "{server:?}: a moment too early");
         fixture.clock.advance(1);
         assert!(reborn.take("k").token > dead.token);
     }
@@ -230,20 +158,11 @@ fn a_reused_name_waits_like_anybody_else() {
 fn a_heartbeat_that_arrives_after_the_release_revives_nothing() {
     for server in CLOUDS {
         let fixture = Fixture::on(server);
-        let (a, b) = (Arc::new(fixture.holder("A")), fixture.holder("B"));
+        let (a, b) = (fixture.holder("A"), fixture.holder("B"));
         let held = a.take("k");
-        let gate = a.gate.hold_write();
-        let renewing = a.start({
-            let held = held.clone();
-            move |a| a.renew(&held)
-        });
-        gate.arrived();
-        assert_eq!(a.release(&held), Ok(held.token));
-        gate.go();
-        assert!(matches!(
-            renewing.join().unwrap(),
-            Err(Refusal::Lost { outcome: Some(LeaseOutcome::Released), .. })
-        ));
+        let (renewed, released) = a.held_up(|a| a.renew(&held), || a.release(&held));
+        assert_eq!(released, Ok(held.token));
+        assert_eq!(lost(renewed).0, Some(LeaseOutcome::Released), "{server:?}");
         assert!(b.take("k").token > held.token, "{server:?}: free at once");
     }
 }
@@ -273,16 +192,11 @@ fn after_a_restored_bucket_was_advanced_no_token_comes_twice() {
             Err(Refusal::StoreRewound { token: shown, .. }) => assert_eq!(shown, lost.token),
             other => panic!("{server:?}: {other:?}"),
         }
-        let by = Owner::new("P").unwrap();
-        let advanced = block_on(fresh.store.advance(&fresh.call, by, 1_000)).unwrap();
+        let advanced = block_on(fresh.store.advance(&fresh.call, owner("P"), 1_000)).unwrap();
         assert_eq!((advanced.key_count, advanced.ended_count), (1, 1), "{server:?}");
         for key in ["k", "made-since"] {
-            match fresh.acquire(fresh.ask(key)) {
-                Err(StoreError::Unavailable { message: why }) => {
-                    assert!(why.contains("store advance"), "{why}");
-                }
-                other => panic!("{server:?}: {other:?}"),
-            }
+            let why = unavailable(fresh.acquire(fresh.ask(key)));
+            assert!(why.contains("store advance"), "{server:?}: {why}");
         }
         fixture.clock.advance(advanced.closed_for_ms);
         assert!(fresh.take("k").token > lost.token, "{server:?}");
@@ -317,8 +231,8 @@ fn a_renewal_that_changes_nothing_is_seen_as_a_change() {
         let (a, b) = (fixture.holder("A"), fixture.holder("B"));
         let cloud = Cloud::open(&fixture.place).unwrap();
         let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap();
+        let limit = std::time::Duration::from_secs(10);
         let read = || {
-            let limit = std::time::Duration::from_secs(10);
             runtime
                 .block_on(cloud.read("leases/default/k.json", limit))
                 .unwrap()
@@ -338,10 +252,7 @@ fn a_renewal_that_changes_nothing_is_seen_as_a_change() {
         assert_eq!(b.held_by("k"), ("A".to_owned(), held.token));
         fixture.clock.advance(1);
         // First seen only now, whatever b saw before the renewals.
-        assert_eq!(
-            b.held_by("k"),
-            ("A".to_owned(), held.token),
-            "{server:?}: a renewal was taken for a dead holder"
-        );
+        let holder = b.held_by("k");
+        assert_eq!(holder, ("A".to_owned(), held.token), "{server:?}: a renewal was taken for a dead holder");
     }
 }

@@ -1,14 +1,11 @@
 //! The same request again, and requests without a caller: lost answers, callers that have gone, writes that arrive
 //! late. Arranged by the gate in front of the HTTP transport, each on all three clouds.
 
-use std::pin::Pin;
-use std::sync::{Arc, mpsc};
-use std::task::{Context, Wake, Waker};
-
 use fencehold_contract::{AcquireLeaseRequest, AcquiredLease, HoldRef, LeaseStore as _, StoreError};
+use fencehold_core::Refusal;
 use fencehold_core::lease::LeaseOutcome;
-use fencehold_core::{Owner, Refusal};
 use fencehold_store_object::ResponseFate;
+use fencehold_test_servers::calls::UnreadCall;
 use fencehold_test_store::block_on;
 
 use crate::TTL_MS;
@@ -16,34 +13,11 @@ use crate::fixture::{Fixture, TestHolder};
 use crate::servers::{CLOUDS, on_every_cloud};
 
 /// An acquisition that is under way, by a caller that can go before it looks at the answer.
-struct AbandonedAcquire {
-    _answer: Pin<Box<dyn Future<Output = Result<AcquiredLease, StoreError>>>>,
-    answered: mpsc::Receiver<()>,
-}
-
-struct WakeCounter(mpsc::Sender<()>);
-
-impl Wake for WakeCounter {
-    fn wake(self: Arc<Self>) {
-        let _ = self.0.send(());
-    }
-}
-
-impl AbandonedAcquire {
-    fn of(holder: &TestHolder, request: AcquireLeaseRequest) -> Self {
-        let (store, call) = (Arc::clone(&holder.store), holder.call.clone());
-        let mut answer: Pin<Box<dyn Future<Output = _>>> =
-            Box::pin(async move { store.acquire(&call, request).await });
-        let (wake, answered) = mpsc::channel();
-        let waker = Waker::from(Arc::new(WakeCounter(wake)));
-        assert!(answer.as_mut().poll(&mut Context::from_waker(&waker)).is_pending());
-        AbandonedAcquire { _answer: answer, answered }
-    }
-
-    /// Returns when the answer is there; it is not looked at.
-    fn answered(&self) {
-        self.answered.recv().expect("an answer");
-    }
+fn unread_acquire(
+    holder: &TestHolder,
+    request: AcquireLeaseRequest,
+) -> UnreadCall<'_, Result<AcquiredLease, StoreError>> {
+    UnreadCall::send(holder.store.acquire(&holder.call, request))
 }
 
 impl TestHolder {
@@ -91,14 +65,14 @@ fn a_grant_whose_asker_has_gone_is_given_back() {
         let fixture = Fixture::on(server);
         let (a, b) = (fixture.holder("A"), fixture.holder("B"));
         let grant = a.gate.hold_write();
-        let asking = AbandonedAcquire::of(&a, a.ask("k"));
+        let call = unread_acquire(&a, a.ask("k"));
         grant.arrived();
-        drop(asking);
+        drop(call);
         grant.go();
         a.settle();
         let view = b.look("k").expect("it was carried out");
         assert!(view.holder.is_none(), "{server:?}: no one is left to hold it");
-        assert_eq!(view.endings[0].owner, Owner::new("A").unwrap(), "{server:?}");
+        assert_eq!(view.endings[0].owner.as_str(), "A", "{server:?}");
         assert_eq!(view.endings[0].outcome, LeaseOutcome::Abandoned, "{server:?}: and visible as such");
     }
 }
@@ -112,10 +86,10 @@ fn a_grant_that_comes_after_its_askers_patience_and_finds_nobody_is_given_back()
         let (mut a, b) = (fixture.holder("A"), fixture.holder("B"));
         a.call = a.call.clone().with_timeout_ms(2_000);
         let grant = a.gate.hold_write();
-        let asking = AbandonedAcquire::of(&a, a.ask("k"));
+        let call = unread_acquire(&a, a.ask("k"));
         grant.arrived();
-        asking.answered();
-        drop(asking);
+        call.until_answered();
+        drop(call);
         grant.go();
         a.settle();
         let view = b.look("k").expect("it was carried out");
@@ -133,9 +107,9 @@ fn a_grant_that_the_same_request_took_up_elsewhere_is_not_given_back() {
         let (a, again) = (fixture.holder("A"), fixture.holder("A"));
         let (grant, giving_back) = (a.gate.hold_write(), a.gate.hold_write());
         let request = a.ask("k");
-        let asking = AbandonedAcquire::of(&a, request.clone());
+        let call = unread_acquire(&a, request.clone());
         grant.arrived();
-        drop(asking);
+        drop(call);
         grant.go();
         giving_back.arrived();
         let told = again
@@ -156,9 +130,9 @@ fn a_grant_that_is_given_back_late_leaves_the_next_holder_alone() {
         let fixture = Fixture::on(server);
         let (a, b) = (fixture.holder("A"), fixture.holder("B"));
         let (grant, giving_back) = (a.gate.hold_write(), a.gate.hold_write());
-        let asking = AbandonedAcquire::of(&a, a.ask("k"));
+        let call = unread_acquire(&a, a.ask("k"));
         grant.arrived();
-        drop(asking);
+        drop(call);
         grant.go();
         giving_back.arrived();
         b.look("k");
@@ -168,11 +142,8 @@ fn a_grant_that_is_given_back_late_leaves_the_next_holder_alone() {
         a.settle();
         b.renew(&next).unwrap_or_else(|refusal| panic!("{server:?}: {refusal}"));
         let endings = b.look("k").unwrap().endings;
-        assert_eq!(
-            endings.iter().map(|ending| ending.outcome).collect::<Vec<_>>(),
-            [LeaseOutcome::Expired],
-            "{server:?}"
-        );
+        let outcomes: Vec<_> = endings.iter().map(|ending| ending.outcome).collect();
+        assert_eq!(outcomes, [LeaseOutcome::Expired], "{server:?}");
     }
 }
 
@@ -204,7 +175,7 @@ fn a_repeat_whose_asker_has_gone_leaves_the_lease_alone() {
         let (a, again) = (fixture.holder("A"), fixture.holder("A"));
         let request = a.ask("k");
         let token = a.acquire(request.clone()).unwrap().grant.token;
-        drop(AbandonedAcquire::of(&again, AcquireLeaseRequest { hold_id_age_ms: 1, ..request }));
+        drop(unread_acquire(&again, AcquireLeaseRequest { hold_id_age_ms: 1, ..request }));
         again.settle();
         let view = a.look("k").unwrap();
         assert!(view.holder.is_some() && view.token == token, "{server:?}: {view:?}");
@@ -221,11 +192,8 @@ fn a_retry_that_meets_its_own_first_write_knows_it() {
         let request = a.ask("k");
         let acquired = a.acquire(request).unwrap_or_else(|error| panic!("{server:?}: {error}"));
         assert!(a.gate.is_done());
-        assert_eq!(
-            (acquired.grant.token.get(), acquired.grant.resumed),
-            (1, false),
-            "one grant, and it was ours"
-        );
+        let grant = &acquired.grant;
+        assert_eq!((grant.token.get(), grant.resumed), (1, false), "one grant, and it was ours");
         assert_eq!(b.held_by("k"), ("A".to_owned(), acquired.grant.token));
     }
 }
@@ -237,19 +205,22 @@ fn a_retry_that_meets_its_own_first_write_knows_it() {
 fn a_write_that_may_still_arrive_is_never_taken_for_lost() {
     on_every_cloud(|server| {
         let fixture = Fixture::on(server);
-        let (a, b) = (Arc::new(fixture.holder("A")), fixture.holder("B"));
+        let (a, b) = (fixture.holder("A"), fixture.holder("B"));
         // With a ttl of 12 s a request is given up on after 2 s.
         let request = AcquireLeaseRequest { ttl_ms: 12_000, ..a.ask("k") };
-        let (first, second) = (a.gate.hold_write(), a.gate.hold_write());
-        let taking = a.start(move |a| a.acquire(request));
-        first.arrived();
-        second.arrived();
-        first.go();
-        while b.look("k").is_none() {
-            std::thread::yield_now();
-        }
-        second.go();
-        let acquired = taking.join().unwrap().unwrap_or_else(|error| panic!("{server:?}: {error}"));
+        let acquired = std::thread::scope(|scope| {
+            let (first, second) = (a.gate.hold_write(), a.gate.hold_write());
+            let taking = scope.spawn(|| a.acquire(request));
+            first.arrived();
+            second.arrived();
+            first.go();
+            while b.look("k").is_none() {
+                std::thread::yield_now();
+            }
+            second.go();
+            taking.join().unwrap()
+        });
+        let acquired = acquired.unwrap_or_else(|error| panic!("{server:?}: {error}"));
         assert_eq!((acquired.grant.token.get(), acquired.grant.resumed), (1, false), "{server:?}");
         assert_eq!(b.held_by("k"), ("A".to_owned(), acquired.grant.token));
     });
@@ -260,15 +231,11 @@ fn a_write_that_may_still_arrive_is_never_taken_for_lost() {
 fn a_write_that_arrives_after_its_own_retry_harms_nothing() {
     on_every_cloud(|server| {
         let fixture = Fixture::on(server);
-        let (a, b) = (Arc::new(fixture.holder("A")), fixture.holder("B"));
-        let request = AcquireLeaseRequest { ttl_ms: 12_000, ..a.ask("k") };
-        let hold = request.hold_id;
+        let (a, b) = (fixture.holder("A"), fixture.holder("B"));
         let first = a.gate.hold_write();
-        let taking = a.start(move |a| a.acquire(request));
+        let own = a.take_with(AcquireLeaseRequest { ttl_ms: 12_000, ..a.ask("k") });
         first.arrived();
-        let acquired = taking.join().unwrap().unwrap_or_else(|error| panic!("{server:?}: {error}"));
         first.go();
-        let own = HoldRef { key: acquired.key, hold_id: hold, token: acquired.grant.token };
         a.renew(&own).expect("its own");
         assert_eq!(b.held_by("k"), ("A".to_owned(), own.token));
     });

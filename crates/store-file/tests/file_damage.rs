@@ -1,20 +1,19 @@
 //! What a directory may contain: torn, foreign, newer or damaged files.
 
 use fencehold_contract::job::{
-    AttemptLedgerEntry, AttemptRef, AttemptReport, ClaimJobsRequest, ClaimedJob, JobFilter, LedgerEntry,
-    ListEffectsRequest, ListJobsRequest, NewJob, Report, ScheduleSpec, Unique,
+    AttemptLedgerEntry, AttemptRef, ClaimJobsRequest, ClaimedJob, JobFilter, LedgerEntry, ListEffectsRequest,
+    ListJobsRequest, NewJob, Report,
 };
 use fencehold_contract::{CallContext, JobStore, KeepFinished, LeaseStore, ListEventsRequest, StoreError};
-use fencehold_core::job::{
-    EffectName, JobId, JobKind, JobOptions, JobState, QueueName, ScheduleName, UniqueKey,
-};
+use fencehold_core::EventData;
+use fencehold_core::job::{EffectName, JobId, JobState};
 use fencehold_core::lease::LeaseOutcome;
 use fencehold_core::limits::{FINISHED_KEPT_MS_MAX, TTL_MS_MAX};
-use fencehold_core::{EventData, HoldId, Owner};
 use fencehold_store_file::{FileOptions, FileStore, backup, check, restore};
+use fencehold_test_servers::calls::{OneByOne as _, claim_request, hold_id, new_job, schedule_spec, unique};
 
 use crate::support::{
-    Fixture, TTL_MS, acquire, block_on, call, hold, key, release, remaining_ms, renew, take, view,
+    Fixture, TTL_MS, acquire, block_on, call, hold, key, owner, release, remaining_ms, renew, take, view,
 };
 
 /// The error of a directory that cannot be a store, and a proof that nothing in it was touched.
@@ -49,20 +48,15 @@ fn a_newer_schema_is_refused_and_named() {
     take(&fixture.open(), "k", 1);
     fixture.tamper("PRAGMA journal_mode = DELETE; PRAGMA user_version = 99");
     let content = std::fs::read(fixture.database()).unwrap();
-    std::fs::read_dir(fixture.path())
-        .unwrap()
-        .flatten()
-        .map(|entry| entry.path())
-        .for_each(|path| {
-            let _ = std::fs::remove_file(path);
-        });
+    for entry in std::fs::read_dir(fixture.path()).unwrap().flatten() {
+        let _ = std::fs::remove_file(entry.path());
+    }
     assert!(refused(&fixture, &content).contains("schema is version 99"));
 }
 
 #[test]
 fn a_database_that_was_lost_is_not_begun_anew() {
-    let fixture = Fixture::new();
-    let store = fixture.open();
+    let (fixture, store) = Fixture::opened();
     let token = take(&store, "k", 1);
     let copy = fixture.path().join("copy");
     drop(store);
@@ -85,8 +79,7 @@ fn a_database_that_was_lost_is_not_begun_anew() {
 
 #[test]
 fn a_backup_takes_no_place_that_somebody_serves() {
-    let fixture = Fixture::new();
-    let store = fixture.open();
+    let (fixture, store) = Fixture::opened();
     take(&store, "k", 1);
     let copy = fixture.path().join("copy");
     backup(fixture.path(), &copy).unwrap();
@@ -159,16 +152,11 @@ fn the_log_of_a_database_that_was_replaced_is_not_played_into_the_other_one() {
 
 #[test]
 fn a_log_that_was_removed_under_its_owner_takes_nothing_with_it() {
-    let fixture = Fixture::new();
-    let store = fixture.open();
+    let (fixture, store) = Fixture::opened();
     let first = take(&store, "k", 1);
     std::fs::remove_file(fixture.path().join("fencehold.db-wal")).unwrap();
     let second = take(&store, "other", 2);
-    // As the next process finds it after a kill.
-    let copy = Fixture::new();
-    for name in ["fencehold.db", "fencehold.db-wal"] {
-        std::fs::copy(fixture.path().join(name), copy.path().join(name)).unwrap();
-    }
+    let copy = fixture.copied(&["fencehold.db", "fencehold.db-wal"]);
     let store = copy.open();
     assert_eq!([view(&store, "k").token, view(&store, "other").token], [first, second]);
 }
@@ -176,8 +164,7 @@ fn a_log_that_was_removed_under_its_owner_takes_nothing_with_it() {
 /// It is nowhere else: a reader is waited for.
 #[test]
 fn a_log_that_was_removed_is_saved_although_somebody_reads() {
-    let fixture = Fixture::new();
-    let store = fixture.open();
+    let (fixture, store) = Fixture::opened();
     take(&store, "early", 1);
     let reader = rusqlite::Connection::open(fixture.database()).unwrap();
     reader.execute_batch("BEGIN; SELECT count(*) FROM meta").unwrap();
@@ -202,8 +189,7 @@ fn a_log_that_was_removed_is_saved_although_somebody_reads() {
 
 #[test]
 fn a_torn_database_gives_an_error_and_loses_nothing() {
-    let fixture = Fixture::new();
-    let store = fixture.open();
+    let (fixture, store) = Fixture::opened();
     for nth in 0..100 {
         take(&store, &format!("key-{nth}"), 1);
     }
@@ -211,25 +197,17 @@ fn a_torn_database_gives_an_error_and_loses_nothing() {
     let whole = std::fs::read(fixture.database()).unwrap();
     let torn = &whole[..whole.len() / 2];
     std::fs::write(fixture.database(), torn).unwrap();
-    let error = fixture
-        .try_open()
-        .map(|store| acquire(&store, "k", 1))
-        .and_then(|answer| answer)
-        .unwrap_err();
+    let error = fixture.try_open().and_then(|store| acquire(&store, "k", 1)).unwrap_err();
     assert!(matches!(error, StoreError::Unusable { .. }), "{error:?}");
     assert_eq!(std::fs::read(fixture.database()).unwrap(), torn);
 }
 
 #[test]
 fn a_torn_tail_of_the_log_takes_nothing_that_was_acknowledged() {
-    let fixture = Fixture::new();
-    let store = fixture.open();
+    let (fixture, store) = Fixture::opened();
     let token = take(&store, "k", 1);
     // As it lies on disk when the power is cut in the middle of the next batch.
-    let copy = Fixture::new();
-    for name in ["fencehold.db", "fencehold.db-wal"] {
-        std::fs::copy(fixture.path().join(name), copy.path().join(name)).unwrap();
-    }
+    let copy = fixture.copied(&["fencehold.db", "fencehold.db-wal"]);
     let log = copy.path().join("fencehold.db-wal");
     let mut bytes = std::fs::read(&log).unwrap();
     let half_a_frame = bytes[bytes.len() - 4120..bytes.len() - 2000].to_vec();
@@ -243,19 +221,13 @@ fn a_torn_tail_of_the_log_takes_nothing_that_was_acknowledged() {
 
 #[test]
 fn a_log_without_its_database_is_left_untouched() {
-    let fixture = Fixture::new();
-    let store = fixture.open();
+    let (fixture, store) = Fixture::opened();
     take(&store, "k", 1);
-    let copy = Fixture::new();
+    let copy = fixture.copied(&["fencehold.db-wal"]);
     let log = copy.path().join("fencehold.db-wal");
-    std::fs::copy(fixture.path().join("fencehold.db-wal"), &log).unwrap();
     let whole = std::fs::read(&log).unwrap();
     let refused = || {
-        let error = copy
-            .try_open()
-            .map(|store| acquire(&store, "k", 2))
-            .and_then(|answer| answer)
-            .unwrap_err();
+        let error = copy.try_open().and_then(|store| acquire(&store, "k", 2)).unwrap_err();
         assert!(matches!(error, StoreError::Unusable { .. }), "{error:?}");
         assert_eq!(std::fs::read(&log).unwrap(), whole);
     };
@@ -266,8 +238,7 @@ fn a_log_without_its_database_is_left_untouched() {
 
 #[test]
 fn one_row_that_cannot_be_read_is_set_aside_and_the_rest_is_served() {
-    let fixture = Fixture::new();
-    let store = fixture.open();
+    let (fixture, store) = Fixture::opened();
     let (good, bad) = (take(&store, "good", 1), take(&store, "bad", 2));
     // Renewed since it was taken: its holder believes in it for longer than its row says.
     fixture.clock.advance(TTL_MS - 1);
@@ -300,8 +271,7 @@ fn one_row_that_cannot_be_read_is_set_aside_and_the_rest_is_served() {
 
 #[test]
 fn a_row_without_a_readable_name_lifts_the_floor_of_everything() {
-    let fixture = Fixture::new();
-    let store = fixture.open();
+    let (fixture, store) = Fixture::opened();
     take(&store, "other", 1);
     take(&store, "lost", 2);
     drop(store);
@@ -312,8 +282,7 @@ fn a_row_without_a_readable_name_lifts_the_floor_of_everything() {
 
 #[test]
 fn a_row_without_a_readable_name_lifts_the_floor_above_the_rows_after_it_too() {
-    let fixture = Fixture::new();
-    let store = fixture.open();
+    let (fixture, store) = Fixture::opened();
     take(&store, "lost", 1);
     take(&store, "later", 2);
     drop(store);
@@ -326,8 +295,7 @@ fn a_row_without_a_readable_name_lifts_the_floor_above_the_rows_after_it_too() {
 
 #[test]
 fn after_a_reboot_every_lease_gets_a_full_ttl_anew() {
-    let fixture = Fixture::new();
-    let store = fixture.open();
+    let (fixture, store) = Fixture::opened();
     let token = take(&store, "held", 1);
     let ended = take(&store, "ended", 2);
     release(&store, "ended", 2, ended);
@@ -344,34 +312,23 @@ fn after_a_reboot_every_lease_gets_a_full_ttl_anew() {
 
 #[test]
 fn a_restored_backup_gives_no_token_twice_once_it_was_advanced() {
-    let fixture = Fixture::new();
-    let store = fixture.open();
+    let (fixture, store) = Fixture::opened();
     let first = take(&store, "k", 1);
     let copy = fixture.path().join("copy.fencehold");
     backup(fixture.path(), &copy).unwrap();
     release(&store, "k", 1, first);
     let later = take(&store, "k", 2);
-    assert!(
-        backup(fixture.path(), &copy)
-            .unwrap_err()
-            .to_string()
-            .contains("exists already")
-    );
+    let error = backup(fixture.path(), &copy).unwrap_err().to_string();
+    assert!(error.contains("exists already"), "{error}");
 
     let restored = Fixture::new();
     restore(&copy, restored.path()).unwrap();
-    assert!(
-        restore(&copy, restored.path())
-            .unwrap_err()
-            .to_string()
-            .contains("left untouched")
-    );
+    let error = restore(&copy, restored.path()).unwrap_err().to_string();
+    assert!(error.contains("left untouched"), "{error}");
     let store = restored.open();
-    let alarm = block_on(store.renew(&call(), vec![hold("k", 2, later)])).unwrap();
-    let alarm = alarm.results[0].as_ref().unwrap_err().to_string();
+    let alarm = store.renew_one(&hold("k", 2, later)).unwrap_err().to_string();
     assert!(alarm.contains("rewound"), "{alarm}");
-    let by = fencehold_core::Owner::new("operator").unwrap();
-    let advanced = block_on(store.advance(&call(), by, 1_000)).unwrap();
+    let advanced = block_on(store.advance(&call(), owner("operator"), 1_000)).unwrap();
     assert_eq!((advanced.ended_count, advanced.closed_for_ms), (1, TTL_MS));
     assert!(acquire(&store, "k", 3).unwrap_err().to_string().contains("store advance"));
     drop(store);
@@ -395,18 +352,13 @@ fn a_damaged_backup_is_not_restored() {
     let error = restore(&copy, target.path()).unwrap_err().to_string();
     assert!(error.contains("unknown version 0"), "{error}");
     assert!(!target.database().exists());
-    assert!(
-        check(&fixture.path().join("nothing"))
-            .unwrap_err()
-            .to_string()
-            .contains("no such file")
-    );
+    let error = check(&fixture.path().join("nothing")).unwrap_err().to_string();
+    assert!(error.contains("no such file"), "{error}");
 }
 
 #[test]
 fn a_stand_in_never_outlives_the_longest_ttl() {
-    let fixture = Fixture::new();
-    let store = fixture.open();
+    let (fixture, store) = Fixture::opened();
     take(&store, "k", 1);
     drop(store);
     fixture.tamper("UPDATE leases SET record = x'00', deadline_ms = 9000000000000000");
@@ -428,10 +380,8 @@ fn a_database_of_schema_1_is_read() {
     let gpu = view(&store, "gpu/3");
     assert_eq!((gpu.token.get(), gpu.holder), (2, None), "the revocation consumed a token");
     let revoked = &gpu.endings[0];
-    assert_eq!(
-        (revoked.outcome, revoked.reason.as_ref().unwrap().as_str()),
-        (LeaseOutcome::Revoked, "wrong branch")
-    );
+    assert_eq!(revoked.outcome, LeaseOutcome::Revoked);
+    assert_eq!(revoked.reason.as_ref().unwrap().as_str(), "wrong branch");
     let status = block_on(store.status(&call())).unwrap();
     assert_eq!((status.key_count, status.held_count, status.unreadable_row_count), (3, 2, 0));
 }
@@ -463,8 +413,7 @@ fn a_database_of_schema_2_is_read() {
 
 #[test]
 fn a_second_look_at_the_files_costs_the_owner_no_lock() {
-    let fixture = Fixture::new();
-    let owner = fixture.open();
+    let (fixture, owner) = Fixture::opened();
     take(&owner, "k", 1);
     // Code that looks at the database in the owner's process and closes it again must not take the owner's locks along:
     // another process that comes and goes would then remove the log under the owner.
@@ -477,19 +426,17 @@ fn a_second_look_at_the_files_costs_the_owner_no_lock() {
         "no lock on the database: {locks}"
     );
     let other = rusqlite::Connection::open(fixture.database()).unwrap();
-    let kept: i64 = other.query_row("SELECT count(*) FROM leases", [], |row| row.get(0)).unwrap();
-    assert_eq!(kept, 1);
+    let kept = || -> i64 { other.query_row("SELECT count(*) FROM leases", [], |row| row.get(0)).unwrap() };
+    assert_eq!(kept(), 1);
     take(&owner, "later", 1);
-    let kept: i64 = other.query_row("SELECT count(*) FROM leases", [], |row| row.get(0)).unwrap();
-    assert_eq!(kept, 2, "what the owner commits is seen by everybody");
+    assert_eq!(kept(), 2, "what the owner commits is seen by everybody");
 }
 
 #[test]
 fn a_store_that_was_advanced_once_is_open_after_a_reboot() {
-    let fixture = Fixture::new();
-    let store = fixture.open();
+    let (fixture, store) = Fixture::opened();
     take(&store, "k", 1);
-    block_on(store.advance(&call(), fencehold_core::Owner::new("operator").unwrap(), 10)).unwrap();
+    block_on(store.advance(&call(), owner("operator"), 10)).unwrap();
     fixture.clock.advance(TTL_MS);
     take(&store, "k", 2);
     drop(store);
@@ -500,13 +447,11 @@ fn a_store_that_was_advanced_once_is_open_after_a_reboot() {
 
 #[test]
 fn a_store_that_was_rewound_waits_for_leases_that_it_never_knew() {
-    let fixture = Fixture::new();
-    let store = fixture.open();
+    let (_fixture, store) = Fixture::opened();
     let token = take(&store, "k", 1);
     release(&store, "k", 1, token);
     // Nothing is held when the backup is made; something may have been granted since.
-    let advanced =
-        block_on(store.advance(&call(), fencehold_core::Owner::new("operator").unwrap(), 10)).unwrap();
+    let advanced = block_on(store.advance(&call(), owner("operator"), 10)).unwrap();
     assert_eq!(advanced.closed_for_ms, TTL_MS);
 }
 
@@ -514,8 +459,8 @@ fn job_id(nth: u8) -> JobId {
     JobId::from_random(1_000 + u64::from(nth), [nth; 10])
 }
 
-fn new_job(queue: &str, nth: u8) -> NewJob {
-    NewJob::new(job_id(nth), QueueName::new(queue).unwrap(), JobKind::new("work").unwrap(), "{}")
+fn job(queue: &str, nth: u8) -> NewJob {
+    new_job(job_id(nth), queue, "{}")
 }
 
 fn put(store: &FileStore, job: NewJob) -> Result<(), StoreError> {
@@ -523,22 +468,14 @@ fn put(store: &FileStore, job: NewJob) -> Result<(), StoreError> {
 }
 
 fn claim(store: &FileStore, queue: &str, nth: u8) -> Result<Option<ClaimedJob>, StoreError> {
-    let request = ClaimJobsRequest {
-        queues: vec![(QueueName::new(queue).unwrap(), 1)],
-        limit: 1,
-        hold_id: HoldId::from_random([nth; 16]),
-        owner: Owner::new("worker").unwrap(),
-        ttl_ms: 60_000,
-        wait_ms: 0,
-        waited_before_ms: 0,
-    };
+    let request = ClaimJobsRequest { ttl_ms: 60_000, ..claim_request(queue, nth, "worker") };
     block_on(store.claim(&patient(), request)).map(|claimed| claimed.jobs.into_iter().next())
 }
 
-fn report(store: &FileStore, job: &ClaimedJob, nth: u8, word: Report) {
-    let attempt = AttemptRef { job_id: job.id, hold_id: HoldId::from_random([nth; 16]), token: job.token };
-    let answers = block_on(store.report(&patient(), vec![AttemptReport { attempt, report: word }])).unwrap();
-    assert!(answers[0].is_ok(), "{answers:?}");
+fn report(store: &FileStore, job: &ClaimedJob, nth: u8, word: Report) -> AttemptRef {
+    let attempt = AttemptRef { job_id: job.id, hold_id: hold_id(nth), token: job.token };
+    store.report_one(&attempt, word).unwrap();
+    attempt
 }
 
 /// With a timeout for slow machines.
@@ -551,34 +488,21 @@ fn a_store_with_jobs(fixture: &Fixture) {
     let store = fixture.open();
     let token = take(&store, "k", 1);
     renew(&store, "k", 1, token);
-    let unique = Some(Unique { key: UniqueKey::new("u").unwrap(), window_ms: 1_000_000 });
-    put(&store, NewJob { unique, ..new_job("q", 1) }).unwrap();
+    put(&store, NewJob { unique: unique("u", 1_000_000), ..job("q", 1) }).unwrap();
     for nth in 2..=4 {
-        put(&store, new_job("q", nth)).unwrap();
+        put(&store, job("q", nth)).unwrap();
     }
-    put(&store, new_job("other", 5)).unwrap();
+    put(&store, job("other", 5)).unwrap();
     let done = claim(&store, "q", 1).unwrap().unwrap();
     report(&store, &done, 1, Report::Complete { result: Some("1".into()) });
     let running = claim(&store, "q", 2).unwrap().unwrap();
-    report(&store, &running, 2, Report::Checkpoint { checkpoint: vec![7] });
-    let attempt =
-        AttemptRef { job_id: running.id, hold_id: HoldId::from_random([2; 16]), token: running.token };
+    let attempt = report(&store, &running, 2, Report::Checkpoint { checkpoint: vec![7] });
     let effect = EffectName::new("charge").unwrap();
     let act = LedgerEntry::Record { effect, value: "1".into(), compensation: None };
     block_on(store.write_effects(&call(), vec![AttemptLedgerEntry { attempt: attempt.clone(), entry: act }]))
         .unwrap();
     block_on(store.renew_attempts(&call(), vec![attempt])).unwrap();
-    let spec = ScheduleSpec {
-        name: ScheduleName::new("nightly").unwrap(),
-        cron: "0 3 * * *".to_owned(),
-        time_zone: "UTC".to_owned(),
-        queue: QueueName::new("q").unwrap(),
-        kind: JobKind::new("report").unwrap(),
-        payload: "{}".into(),
-        options: JobOptions::default(),
-        labels: Vec::new(),
-        by: Owner::new("person").unwrap(),
-    };
+    let spec = schedule_spec("nightly", "0 3 * * *", "q");
     block_on(store.set_schedule(&call(), spec)).unwrap();
 }
 
@@ -606,11 +530,8 @@ fn a_damaged_queue_costs_no_job_and_is_reported() {
         assert_eq!(claim(&store, "other", 12).unwrap().map(|job| job.id), Some(job_id(5)), "{damage}");
         drop(store);
         assert!(check(fixture.path()).unwrap().set_aside > 0, "{damage}");
-        assert_eq!(
-            block_on(fixture.open().status(&patient())).unwrap().job_count,
-            4,
-            "{damage}: on the next start"
-        );
+        let status = block_on(fixture.open().status(&patient())).unwrap();
+        assert_eq!(status.job_count, 4, "{damage}: on the next start");
     }
 }
 
@@ -680,13 +601,12 @@ fn use_it(fixture: &Fixture, what: &str, is_reported: bool) {
     answered(block_on(JobStore::list_jobs(&store, &patient(), all)).map(drop));
     answered(block_on(store.list_queues(&patient())).map(drop));
     answered(block_on(store.list_schedules(&patient())).map(drop));
-    answered(
-        block_on(store.list_effects(&patient(), ListEffectsRequest { cursor: None, limit: 100 })).map(drop),
-    );
+    let effects = ListEffectsRequest { cursor: None, limit: 100 };
+    answered(block_on(store.list_effects(&patient(), effects)).map(drop));
     for nth in 1..=5 {
         answered(block_on(store.get_job(&patient(), job_id(nth))).map(drop));
     }
-    put(&store, new_job("fresh", 9)).unwrap_or_else(|error| panic!("{what}: {error}"));
+    put(&store, job("fresh", 9)).unwrap_or_else(|error| panic!("{what}: {error}"));
     let fresh = claim(&store, "fresh", 21).unwrap_or_else(|error| panic!("{what}: {error}"));
     report(&store, &fresh.unwrap_or_else(|| panic!("{what}: no job")), 21, Report::Complete { result: None });
     answered(claim(&store, "q", 22).map(drop));

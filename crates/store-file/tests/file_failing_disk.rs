@@ -13,8 +13,7 @@ fn impatient() -> CallContext {
 
 #[test]
 fn what_may_be_lost_is_never_acknowledged_and_live_leases_get_a_full_ttl_anew() {
-    let fixture = Fixture::new();
-    let store = fixture.open();
+    let (fixture, store) = Fixture::opened();
     let token = take(&store, "k", 1);
     take(&store, "ended", 1);
     fixture.clock.advance(TTL_MS - 1);
@@ -32,8 +31,7 @@ fn what_may_be_lost_is_never_acknowledged_and_live_leases_get_a_full_ttl_anew() 
 
 #[test]
 fn where_the_failure_cannot_be_noted_nobody_serves_until_the_last_deadline_is_past() {
-    let fixture = Fixture::new();
-    let store = fixture.open();
+    let (fixture, store) = Fixture::opened();
     take(&store, "k", 1);
     fixture.set_gate("commit.fails");
     fixture.set_gate("mark.fails");
@@ -59,8 +57,7 @@ fn where_the_failure_cannot_be_noted_nobody_serves_until_the_last_deadline_is_pa
 /// may start from what is on disk.
 #[test]
 fn nobody_takes_over_between_the_failure_and_its_note() {
-    let fixture = Fixture::new();
-    let owner = fixture.open();
+    let (fixture, owner) = Fixture::opened();
     take(&owner, "k", 1);
     let other = fixture.open();
     block_on(other.status(&call())).unwrap();
@@ -84,8 +81,7 @@ fn nobody_takes_over_between_the_failure_and_its_note() {
 
 #[test]
 fn a_handle_that_is_closed_as_the_disk_fails_leaves_the_note_all_the_same() {
-    let fixture = Fixture::new();
-    let owner = fixture.open();
+    let (fixture, owner) = Fixture::opened();
     take(&owner, "k", 1);
     fixture.clock.advance(TTL_MS - 1);
     fixture.set_gate("commit.fails");
@@ -105,8 +101,7 @@ fn a_handle_that_is_closed_as_the_disk_fails_leaves_the_note_all_the_same() {
 /// What was written and not synced is synced when the log is copied back: then, too, it can be lost.
 #[test]
 fn a_log_that_cannot_be_copied_back_as_the_owner_ends_is_noted() {
-    let fixture = Fixture::new();
-    let owner = fixture.open();
+    let (fixture, owner) = Fixture::opened();
     let token = take(&owner, "k", 1);
     renew(&owner, "k", 1, token);
     fixture.clock.advance(TTL_MS - 1);

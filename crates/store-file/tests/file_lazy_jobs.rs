@@ -1,45 +1,31 @@
 //! Who asks about leases alone does not pay for jobs: an owner reads them when something needs them.
 
-use fencehold_contract::job::NewJob;
 use fencehold_contract::{
-    CallContext, JobStore as _, LeaseStore as _, ListEventsRequest, ListLeasesRequest, RevokeLeasesRequest,
-    RevokeTarget, StoreError,
+    CallContext, JobStore as _, LeaseStore as _, ListEventsRequest, ListLeasesRequest, StoreError,
 };
-use fencehold_core::job::{JobId, JobKind, QueueName};
-use fencehold_core::{Namespace, Owner, Reason};
+use fencehold_core::Namespace;
+use fencehold_core::job::JobId;
 use fencehold_store_file::FileStore;
+use fencehold_test_servers::calls::{new_job, revoke_key};
 
-use crate::support::{Fixture, block_on, call, key, release, renew, take, view};
+use crate::support::{Fixture, block_on, call, owner, release, renew, take, view};
 
 const JOBS: u8 = 5;
 const LOAD_WITHIN_MS: u64 = 30_000;
-const TABLES: [&str; 10] = [
-    "queues",
-    "jobs",
-    "job_live",
-    "job_terms",
-    "job_finished",
-    "job_notes",
-    "effects",
-    "uniques",
-    "schedules",
-    "job_aside",
-];
+const TABLES: &str =
+    "queues jobs job_live job_terms job_finished job_notes effects uniques schedules job_aside";
 
 /// A directory with jobs in it that no process serves.
 fn with_jobs() -> Fixture {
     let fixture = Fixture::new();
-    let job = |nth| {
-        let (queue, kind) = (QueueName::new("q").unwrap(), JobKind::new("work").unwrap());
-        NewJob::new(JobId::from_bytes([nth; 16]), queue, kind, "{}")
-    };
+    let job = |nth| new_job(JobId::from_bytes([nth; 16]), "q", "{}");
     let answers = block_on(fixture.open().enqueue(&call(), (1..=JOBS).map(job).collect())).unwrap();
     assert!(answers.iter().all(Result::is_ok), "{answers:?}");
     fixture
 }
 
 fn rename_tables(fixture: &Fixture, name: impl Fn(&str) -> (String, String)) {
-    for table in TABLES {
+    for table in TABLES.split(' ') {
         let (from, to) = name(table);
         fixture.tamper(&format!("ALTER TABLE {from} RENAME TO {to}"));
     }
@@ -54,13 +40,7 @@ fn ask_about_leases(store: &FileStore, nth: u8) {
     release(store, "k", nth, token);
     block_on(store.list(&call(), ListLeasesRequest { limit: 10, ..ListLeasesRequest::default() })).unwrap();
     take(store, "k", nth + 1);
-    let which = RevokeTarget::Key { key: key("k"), only_token: None };
-    let revoke = RevokeLeasesRequest {
-        target: which,
-        by: Owner::new("op").unwrap(),
-        reason: Reason::new("why").unwrap(),
-    };
-    block_on(store.revoke(&call(), revoke)).unwrap();
+    block_on(store.revoke(&call(), revoke_key("k"))).unwrap();
 }
 
 fn set_aside(fixture: &Fixture) -> u8 {
@@ -98,13 +78,11 @@ fn jobs_are_read_before_the_first_question_that_needs_them_is_answered() {
     let questions: [(&str, Question); 4] = [
         ("status", |store| block_on(store.status(&call())).map(drop)),
         ("events", |store| {
-            block_on(
-                store.list_events(&call(), ListEventsRequest { limit: 10, ..ListEventsRequest::default() }),
-            )
-            .map(drop)
+            let request = ListEventsRequest { limit: 10, ..ListEventsRequest::default() };
+            block_on(store.list_events(&call(), request)).map(drop)
         }),
         ("queues", |store| block_on(store.list_queues(&call())).map(drop)),
-        ("advance", |store| block_on(store.advance(&call(), Owner::new("op").unwrap(), 1)).map(drop)),
+        ("advance", |store| block_on(store.advance(&call(), owner("op"), 1)).map(drop)),
     ];
     for (name, question) in questions {
         let fixture = with_jobs();
@@ -148,8 +126,7 @@ fn counters_go_on_over_owners_that_read_no_jobs() {
     }
     let store = fixture.open();
     assert_eq!(last_event(&store), before + 6, "a grant and a release each");
-    let (queue, kind) = (QueueName::new("q").unwrap(), JobKind::new("work").unwrap());
-    let job = NewJob::new(JobId::from_bytes([99; 16]), queue, kind, "{}");
+    let job = new_job(JobId::from_bytes([99; 16]), "q", "{}");
     let answers = block_on(store.enqueue(&other, vec![job])).unwrap();
     assert!(answers[0].is_ok(), "{answers:?}");
     assert_eq!(block_on(store.status(&call())).unwrap().job_count, u64::from(JOBS) + 1);

@@ -1,18 +1,19 @@
 //! One directory, several handles: the process that opens it first serves the others, and a later one goes on where it ended.
 
-use fencehold_contract::{LeaseStore, ListLeasesRequest, RevokeLeasesRequest, RevokeTarget, StoreError};
+use fencehold_contract::{LeaseStore, ListLeasesRequest, RevokeTarget, StoreError};
+use fencehold_core::Refusal;
 use fencehold_core::lease::LeaseOutcome;
 use fencehold_core::limits::{BATCH_MAX, PAGE_MAX};
-use fencehold_core::{Owner, Reason, Refusal};
+use fencehold_test_servers::calls::{OneByOne as _, revoke_key, revoke_request};
 
 use crate::support::{
-    Fixture, TTL_MS, acquire, block_on, call, hold, key, release, remaining_ms, renew, request, take, view,
+    Fixture, TTL_MS, acquire, block_on, call, hold, release, remaining_ms, renew, request, take,
+    until_waiting, view,
 };
 
 #[test]
 fn a_second_handle_asks_the_first_and_takes_over_when_it_ends() {
-    let fixture = Fixture::new();
-    let first = fixture.open();
+    let (fixture, first) = Fixture::opened();
     assert_eq!(take(&first, "k", 1).get(), 1);
 
     let second = fixture.open();
@@ -23,11 +24,8 @@ fn a_second_handle_asks_the_first_and_takes_over_when_it_ends() {
 
     drop(first);
     let status = block_on(second.status(&call())).unwrap();
-    assert_eq!(
-        (status.epoch, status.held_count),
-        (Some(2), 1),
-        "the second serves now, and nothing was lost"
-    );
+    let serves = (status.epoch, status.held_count);
+    assert_eq!(serves, (Some(2), 1), "the second serves now, and nothing was lost");
     fixture.clock.advance(TTL_MS - 1);
     assert!(acquire(&second, "k", 2).is_err(), "the deadline holds over a takeover");
     fixture.clock.advance(1);
@@ -37,8 +35,7 @@ fn a_second_handle_asks_the_first_and_takes_over_when_it_ends() {
 
 #[test]
 fn a_renewal_holds_over_a_takeover() {
-    let fixture = Fixture::new();
-    let first = fixture.open();
+    let (fixture, first) = Fixture::opened();
     let token = take(&first, "k", 1);
     fixture.clock.advance(TTL_MS - 1_000);
     assert_eq!(renew(&first, "k", 1, token), TTL_MS);
@@ -50,8 +47,7 @@ fn a_renewal_holds_over_a_takeover() {
 
 #[test]
 fn a_renewal_of_an_earlier_hold_never_lengthens_a_later_one() {
-    let fixture = Fixture::new();
-    let first = fixture.open();
+    let (fixture, first) = Fixture::opened();
     let token = take(&first, "k", 1);
     renew(&first, "k", 1, token);
     release(&first, "k", 1, token);
@@ -64,8 +60,7 @@ fn a_renewal_of_an_earlier_hold_never_lengthens_a_later_one() {
 
 #[test]
 fn one_who_waits_through_the_socket_is_granted_by_the_next_owner() {
-    let fixture = Fixture::new();
-    let first = fixture.open();
+    let (fixture, first) = Fixture::opened();
     take(&first, "k", 1);
     let second = fixture.open();
     let mut waiting = request("k", 2);
@@ -74,15 +69,11 @@ fn one_who_waits_through_the_socket_is_granted_by_the_next_owner() {
         let granted = block_on(second.acquire(&call(), waiting)).unwrap();
         (granted, second)
     });
-    while view(&first, "k").waiter_count == 0 {
-        std::thread::yield_now();
-    }
+    until_waiting(&first, "k");
     // The owner goes; the one who waits takes over and stands in its own line.
     drop(first);
     let third = fixture.open();
-    while view(&third, "k").waiter_count == 0 {
-        std::thread::yield_now();
-    }
+    until_waiting(&third, "k");
     fixture.clock.advance(TTL_MS);
     let (granted, _second) = waiter.join().unwrap();
     assert_eq!(granted.grant.token.get(), 2);
@@ -90,15 +81,10 @@ fn one_who_waits_through_the_socket_is_granted_by_the_next_owner() {
 
 #[test]
 fn an_owner_that_was_superseded_answers_nothing_and_asks_its_successor() {
-    let fixture = Fixture::new();
-    let first = fixture.open();
+    let (fixture, first) = Fixture::opened();
     take(&first, "k", 1);
     // What a contender does to an owner that has fallen silent: it raises the epoch, and commits.
-    let raised = rusqlite::Connection::open(fixture.database()).unwrap();
-    raised
-        .execute_batch("BEGIN; UPDATE meta SET epoch = epoch + 1; UPDATE leases SET counter = 41; COMMIT")
-        .unwrap();
-    drop(raised);
+    fixture.tamper("BEGIN; UPDATE meta SET epoch = epoch + 1; UPDATE leases SET counter = 41; COMMIT");
     // The old owner would have answered 1 from its memory.
     assert_eq!(view(&first, "k").token.get(), 41, "an answer that changes nothing is checked too");
     let status = block_on(first.status(&call())).unwrap();
@@ -107,12 +93,9 @@ fn an_owner_that_was_superseded_answers_nothing_and_asks_its_successor() {
 
 #[test]
 fn an_owner_that_was_superseded_commits_nothing() {
-    let fixture = Fixture::new();
-    let first = fixture.open();
+    let (fixture, first) = Fixture::opened();
     let token = take(&first, "k", 1);
-    let raised = rusqlite::Connection::open(fixture.database()).unwrap();
-    raised.execute_batch("UPDATE meta SET epoch = epoch + 1").unwrap();
-    drop(raised);
+    fixture.tamper("UPDATE meta SET epoch = epoch + 1");
     release(&first, "k", 1, token);
     // It was carried out once, by the next epoch.
     let status = block_on(first.status(&call())).unwrap();
@@ -124,16 +107,13 @@ fn an_owner_that_was_superseded_commits_nothing() {
 /// What an owner knows may be old. A commit that does not look at the epoch would write it over what its successor kept.
 #[test]
 fn an_owner_that_was_superseded_writes_over_nothing() {
-    let fixture = Fixture::new();
-    let first = fixture.open();
+    let (fixture, first) = Fixture::opened();
     let token = take(&first, "k", 1);
     // Another process took over, and the key has passed through many hands since.
     fixture.tamper("BEGIN; UPDATE meta SET epoch = epoch + 1; UPDATE leases SET counter = 100; COMMIT");
-    let answers = block_on(first.release(&call(), vec![hold("k", 1, token)])).unwrap();
-    assert!(
-        matches!(&answers[0], Err(Refusal::Lost { current_token: current, .. }) if current.get() == 100),
-        "{answers:?}"
-    );
+    let answer = first.release_one(&hold("k", 1, token));
+    let lost = matches!(&answer, Err(Refusal::Lost { current_token: current, .. }) if current.get() == 100);
+    assert!(lost, "{answer:?}");
     assert_eq!(view(&first, "k").token.get(), 100);
 }
 
@@ -161,8 +141,7 @@ fn answer_to(fixture: &Fixture, bytes: &[u8]) -> String {
 
 #[test]
 fn a_process_of_another_version_is_told_which() {
-    let fixture = Fixture::new();
-    let owner = fixture.open();
+    let (fixture, owner) = Fixture::opened();
     take(&owner, "k", 1);
     // A frame of four bytes: a hello of protocol 99, schema 1, pid 7.
     let told = answer_to(&fixture, &[4, 0, 0, 0, 0, 99, 1, 7]);
@@ -181,8 +160,7 @@ fn a_process_of_another_version_is_told_which() {
 
 #[test]
 fn garbage_on_the_socket_disturbs_nobody() {
-    let fixture = Fixture::new();
-    let owner = fixture.open();
+    let (fixture, owner) = Fixture::opened();
     let token = take(&owner, "k", 1);
     for garbage in [&b"GET / HTTP/1.1\r\n\r\n"[..], &[255; 64], &[0; 64], &[4, 0, 0, 0, 9, 9, 9, 9]] {
         assert_eq!(answer_to(&fixture, garbage), "");
@@ -192,49 +170,33 @@ fn garbage_on_the_socket_disturbs_nobody() {
 
 #[test]
 fn force_is_never_sent_twice() {
-    let fixture = Fixture::new();
-    let first = fixture.open();
+    let (fixture, first) = Fixture::opened();
     let token = take(&first, "k", 1);
     let second = fixture.open();
     block_on(second.status(&call())).unwrap();
     // The owner goes in the middle of the revocation, without an answer; the next owner is held until the disk works.
     fixture.set_gate("commit.fails");
     fixture.set_gate("takeover.closed");
-    let revoke = RevokeLeasesRequest {
-        target: RevokeTarget::Key { key: key("k"), only_token: None },
-        by: Owner::new("operator").unwrap(),
-        reason: Reason::new("stuck").unwrap(),
-    };
-    let asking = std::thread::spawn(move || (block_on(second.revoke(&call(), revoke)), second));
-    while !fixture.path().join("gates/takeover.reached").exists() {
-        std::thread::yield_now();
-    }
+    let asking = std::thread::spawn(move || (block_on(second.revoke(&call(), revoke_key("k"))), second));
+    fixture.await_gate("takeover");
     fixture.lift_gate("commit.fails");
     fixture.lift_gate("takeover.closed");
     let (answer, second) = asking.join().unwrap();
     assert!(matches!(answer, Err(StoreError::OutcomeUnknown { .. })), "{answer:?}");
-    assert_eq!(
-        view(&second, "k").holder.unwrap().owner.as_str(),
-        "owner-1",
-        "a second sending struck no one"
-    );
-    assert_eq!(view(&second, "k").token, token);
+    let view = view(&second, "k");
+    assert_eq!(view.holder.unwrap().owner.as_str(), "owner-1", "a second sending struck no one");
+    assert_eq!(view.token, token);
 }
 
 #[test]
 fn a_revocation_of_more_than_a_page_ends_them_all() {
-    let fixture = Fixture::new();
-    let owner = fixture.open();
+    let (fixture, owner) = Fixture::opened();
     for nth in 0..=PAGE_MAX {
         take(&owner, &format!("gpu/{nth}"), 1);
     }
     take(&owner, "cpu/1", 1);
     let other = fixture.open();
-    let revoke = RevokeLeasesRequest {
-        target: RevokeTarget::Prefix("gpu/".to_owned()),
-        by: Owner::new("operator").unwrap(),
-        reason: Reason::new("stuck").unwrap(),
-    };
+    let revoke = revoke_request(RevokeTarget::Prefix("gpu/".to_owned()));
     let ended = block_on(other.revoke(&call(), revoke)).unwrap();
     assert_eq!(ended.len(), PAGE_MAX + 1);
     assert_eq!(block_on(other.status(&call())).unwrap().held_count, 1, "and nothing else");
@@ -242,25 +204,19 @@ fn a_revocation_of_more_than_a_page_ends_them_all() {
 
 #[test]
 fn a_question_that_is_too_long_is_refused_and_the_link_lives() {
-    let fixture = Fixture::new();
-    let owner = fixture.open();
+    let (fixture, owner) = Fixture::opened();
     let token = take(&owner, "k", 1);
     let other = fixture.open();
     let waiting = std::thread::scope(|scope| {
         let mut waiter = request("k", 2);
         waiter.wait_ms = 60_000;
         let waiting = scope.spawn(|| block_on(other.acquire(&call(), waiter)));
-        while view(&owner, "k").waiter_count == 0 {
-            std::thread::yield_now();
-        }
+        until_waiting(&owner, "k");
         let too_many = vec![hold("k", 1, token); BATCH_MAX + 1];
         let refused = block_on(other.renew(&call(), too_many)).unwrap_err();
         assert!(matches!(refused, StoreError::BadInput(_)), "{refused}");
-        let too_long = ListLeasesRequest {
-            prefix: Some("x".repeat(40 << 20)),
-            limit: 1,
-            ..ListLeasesRequest::default()
-        };
+        let prefix = Some("x".repeat(40 << 20));
+        let too_long = ListLeasesRequest { prefix, limit: 1, ..ListLeasesRequest::default() };
         let refused = block_on(other.list(&call(), too_long)).unwrap_err();
         assert!(matches!(refused, StoreError::BadInput(_)), "{refused}");
         assert_eq!(view(&other, "k").waiter_count, 1, "the waiter still stands in line");
@@ -272,13 +228,9 @@ fn a_question_that_is_too_long_is_refused_and_the_link_lives() {
 
 /// A store as its owner left it when it was killed: everything acknowledged is in the log.
 fn killed() -> Fixture {
-    let (fixture, left) = (Fixture::new(), Fixture::new());
-    let store = fixture.open();
+    let (fixture, store) = Fixture::opened();
     take(&store, "k", 1);
-    for name in ["fencehold.db", "fencehold.db-wal", "disk.lock"] {
-        std::fs::copy(fixture.path().join(name), left.path().join(name)).unwrap();
-    }
-    left
+    fixture.copied(&["fencehold.db", "fencehold.db-wal", "disk.lock"])
 }
 
 fn impatient() -> fencehold_contract::CallContext {

@@ -8,6 +8,7 @@ use fencehold_contract::{LeaseStore, StoreError};
 use fencehold_core::Refusal;
 use fencehold_core::lease::LeaseOutcome;
 use fencehold_store_file::FileStore;
+use fencehold_test_servers::calls::OneByOne as _;
 
 use crate::support::{Fixture, TTL_MS, block_on, call, hold, renew, request, take, view};
 
@@ -23,9 +24,7 @@ fn hold_while_it_looks_at<'scope>(
 ) -> std::thread::ScopedJoinHandle<'scope, fencehold_contract::LeaseView> {
     fixture.set_gate(ANSWER);
     let looking = scope.spawn(move || view(owner, name));
-    while !fixture.path().join("gates/confirm.reached").exists() {
-        std::thread::yield_now();
-    }
+    fixture.await_gate("confirm");
     looking
 }
 
@@ -42,8 +41,7 @@ fn sent<T>(
 /// who outlived their ttl learn so, those who did not lose nothing, and the key goes on under a larger token.
 #[test]
 fn an_owner_that_wakes_judges_by_the_time_it_is_and_not_by_the_time_it_slept_in() {
-    let fixture = Fixture::new();
-    let store = fixture.open();
+    let (fixture, store) = Fixture::opened();
     let short = take(&store, "short", 1);
     let mut lasting = request("lasting", 2);
     lasting.ttl_ms = 3 * TTL_MS;
@@ -78,8 +76,7 @@ fn an_owner_that_wakes_judges_by_the_time_it_is_and_not_by_the_time_it_slept_in(
 /// answer that it had ready, with the holder of before, never goes out.
 #[test]
 fn an_owner_that_was_stopped_before_its_answer_never_gives_it() {
-    let fixture = Fixture::new();
-    let old = fixture.open();
+    let (fixture, old) = Fixture::opened();
     let first = take(&old, "k", 1);
     let other = fixture.open();
     std::thread::scope(|scope| {
@@ -91,15 +88,10 @@ fn an_owner_that_was_stopped_before_its_answer_never_gives_it() {
         fixture.lift_gate(ANSWER);
         let seen = looking.join().unwrap();
         assert_eq!((seen.token, seen.holder.unwrap().owner.as_str()), (second, "owner-2"));
-        let late = block_on(old.renew(&call(), vec![hold("k", 1, first)])).unwrap();
-        match &late.results[0] {
-            Err(Refusal::Lost {
-                token,
-                outcome: Some(LeaseOutcome::Expired),
-                current_token: current,
-                ..
-            }) => {
-                assert_eq!((*token, *current), (first, second));
+        match old.renew_one(&hold("k", 1, first)) {
+            Err(Refusal::Lost { token, outcome, current_token, .. }) => {
+                let expired = Some(LeaseOutcome::Expired);
+                assert_eq!((token, outcome, current_token), (first, expired, second));
             }
             answer => panic!("not told: {answer:?}"),
         }

@@ -11,10 +11,11 @@ use std::time::{Duration, Instant};
 use fencehold_contract::clock::{Clock as _, ManualClock};
 use fencehold_contract::job::{AttemptRef, ClaimJobsRequest, ClaimedJobs, NewJob, When};
 use fencehold_contract::{CallContext, JobStore};
-use fencehold_core::job::{JobId, JobKind, QueueName};
+use fencehold_core::job::JobId;
 use fencehold_core::limits::JOBS_PER_CALL_MAX;
-use fencehold_core::{HoldId, Namespace, Owner};
+use fencehold_core::{HoldId, Namespace};
 use fencehold_store_file::FileStore;
+use fencehold_test_servers::calls::{claim_request, new_job};
 use fencehold_test_store::block_on;
 
 /// How many. `cargo xtask long` has a million.
@@ -45,24 +46,15 @@ impl SameSecondFixture {
         let mut bits = [7; 16];
         bits[..8].copy_from_slice(&nth.to_be_bytes());
         let hold = HoldId::from_random(bits);
-        let request = ClaimJobsRequest {
-            queues: vec![(QueueName::new(queue).unwrap(), 1)],
-            limit,
-            hold_id: hold,
-            owner: Owner::new("w").unwrap(),
-            ttl_ms: 3_600_000,
-            wait_ms: 0,
-            waited_before_ms: 0,
-        };
+        let request =
+            ClaimJobsRequest { limit, hold_id: hold, ttl_ms: 3_600_000, ..claim_request(queue, 0, "w") };
         (hold, block_on(self.jobs().claim(&self.call, request)).unwrap())
     }
 
     fn ready(&self, queue: &str) -> u64 {
         let queues = block_on(self.jobs().list_queues(&self.call)).unwrap();
-        queues
-            .iter()
-            .find(|view| view.name.as_str() == queue)
-            .map_or(0, |view| view.job_counts.queued)
+        let found = queues.iter().find(|view| view.name.as_str() == queue);
+        found.map_or(0, |view| view.job_counts.queued)
     }
 }
 
@@ -71,7 +63,7 @@ fn job(queue: &str, nth: u64, when: When) -> NewJob {
     bits[2..].copy_from_slice(&nth.to_be_bytes());
     let id = JobId::from_random(1_800_000_000_000, bits);
     let payload = format!("{{\"nth\":{nth}}}");
-    NewJob { when, ..NewJob::new(id, QueueName::new(queue).unwrap(), JobKind::new("k").unwrap(), payload) }
+    NewJob { when, ..new_job(id, queue, payload) }
 }
 
 #[test]

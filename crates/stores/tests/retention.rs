@@ -37,13 +37,17 @@ impl Fixture {
         store
     }
 
-    /// A job that has come to its end.
-    fn finish(&self, store: &Arc<dyn LeaseStore>) -> JobId {
-        let nth = self.made.replace(self.made.get() + 1);
+    fn job(&self, queue: &str, nth: u64) -> NewJob {
         let mut bits = [0; 10];
         bits[2..].copy_from_slice(&nth.to_be_bytes());
         let id = JobId::from_random(self.clock.now().wall_ms, bits);
-        let new = NewJob::new(id, QueueName::new("q").unwrap(), JobKind::new("k").unwrap(), "{}");
+        NewJob::new(id, QueueName::new(queue).unwrap(), JobKind::new("k").unwrap(), "{}")
+    }
+
+    /// A job that has come to its end.
+    fn finish(&self, store: &Arc<dyn LeaseStore>) -> JobId {
+        let new = self.job("q", self.made.replace(self.made.get() + 1));
+        let id = new.id;
         block_on(jobs(store).enqueue(&call(), vec![new])).unwrap()[0].as_ref().unwrap();
         let cancel = ChangeJobsRequest::new(
             JobSelector::Ids { job_ids: vec![id] },
@@ -61,13 +65,8 @@ impl Fixture {
     fn complete_uniques(&self, store: &Arc<dyn LeaseStore>, count: u64) {
         let first = self.made.replace(self.made.get() + count);
         let new = (first..first + count).map(|nth| {
-            let mut bits = [0; 10];
-            bits[2..].copy_from_slice(&nth.to_be_bytes());
-            let id = JobId::from_random(self.clock.now().wall_ms, bits);
-            let mut job = NewJob::new(id, QueueName::new("u").unwrap(), JobKind::new("k").unwrap(), "{}");
-            job.unique =
-                Some(Unique { key: UniqueKey::new(format!("{nth}")).unwrap(), window_ms: MINUTE_MS });
-            job
+            let key = UniqueKey::new(format!("{nth}")).unwrap();
+            NewJob { unique: Some(Unique { key, window_ms: MINUTE_MS }), ..self.job("u", nth) }
         });
         block_on(jobs(store).enqueue(&call(), new.collect())).unwrap();
         let hold = HoldId::from_random(u128::from(first + 1).to_be_bytes());
@@ -115,14 +114,14 @@ fn url(directory: &Path, option: &str) -> String {
     format!("file:{}{option}", directory.display())
 }
 
-#[test]
-fn finished_jobs_are_kept_for_the_time_that_the_url_names() {
+/// In memory and in a directory, a finished job is kept for that time, and no longer.
+fn are_kept_for(option: &str, time_ms: u64) {
     let directory = tempfile::tempdir().unwrap();
-    for url in ["memory:?keep_finished=30d".to_owned(), url(directory.path(), "?keep_finished=30d")] {
+    for url in [format!("memory:{option}"), url(directory.path(), option)] {
         let fixture = Fixture::new();
         let store = fixture.open(&url);
         let id = fixture.finish(&store);
-        fixture.clock.advance(30 * DAY_MS - 10 * MINUTE_MS);
+        fixture.clock.advance(time_ms - 10 * MINUTE_MS);
         fixture.rest(&store);
         assert!(is_kept(&store, id), "{url}");
         fixture.rest(&store);
@@ -131,18 +130,13 @@ fn finished_jobs_are_kept_for_the_time_that_the_url_names() {
 }
 
 #[test]
+fn finished_jobs_are_kept_for_the_time_that_the_url_names() {
+    are_kept_for("?keep_finished=30d", 30 * DAY_MS);
+}
+
+#[test]
 fn unless_a_time_is_named_it_is_seven_days() {
-    let directory = tempfile::tempdir().unwrap();
-    for url in ["memory:".to_owned(), url(directory.path(), "")] {
-        let fixture = Fixture::new();
-        let store = fixture.open(&url);
-        let id = fixture.finish(&store);
-        fixture.clock.advance(FINISHED_KEPT_MS - 10 * MINUTE_MS);
-        fixture.rest(&store);
-        assert!(is_kept(&store, id), "{url}");
-        fixture.rest(&store);
-        assert!(!is_kept(&store, id), "{url}");
-    }
+    are_kept_for("", FINISHED_KEPT_MS);
 }
 
 /// Which process happens to own the directory has no say in what is forgotten.

@@ -8,8 +8,10 @@ use fencehold_contract::clock::ManualClock;
 use fencehold_contract::{
     AcquireLeaseRequest, AcquiredLease, CallContext, HoldRef, LeaseStore, LeaseView, StoreError,
 };
-use fencehold_core::{HoldId, Key, Namespace, Owner, Token};
+use fencehold_core::{Namespace, Token};
 use fencehold_store_file::FileStore;
+use fencehold_test_servers::calls::{OneByOne as _, hold_id, lease_request};
+pub use fencehold_test_servers::calls::{key, owner};
 pub use fencehold_test_store::block_on;
 
 pub const TTL_MS: u64 = 5_000;
@@ -23,6 +25,22 @@ pub struct Fixture {
 impl Fixture {
     pub fn new() -> Self {
         Fixture { directory: tempfile::tempdir().unwrap(), clock: ManualClock::new() }
+    }
+
+    /// The same with a store in it that is open.
+    pub fn opened() -> (Self, FileStore) {
+        let fixture = Self::new();
+        let store = fixture.open();
+        (fixture, store)
+    }
+
+    /// Another directory with these files, as the next process finds them after a kill.
+    pub fn copied(&self, names: &[&str]) -> Self {
+        let copy = Self::new();
+        for name in names {
+            std::fs::copy(self.path().join(name), copy.path().join(name)).unwrap();
+        }
+        copy
     }
 
     pub fn path(&self) -> &Path {
@@ -79,13 +97,8 @@ pub fn call() -> CallContext {
     CallContext::new(Namespace::default())
 }
 
-pub fn key(name: &str) -> Key {
-    Key::new(name).unwrap()
-}
-
 pub fn request(name: &str, nth: u8) -> AcquireLeaseRequest {
-    let owner = Owner::new(format!("owner-{nth}")).unwrap();
-    AcquireLeaseRequest::new(key(name), HoldId::from_random([nth; 16]), owner, TTL_MS)
+    AcquireLeaseRequest { ttl_ms: TTL_MS, ..lease_request(name, nth, &format!("owner-{nth}")) }
 }
 
 pub fn acquire(store: &FileStore, name: &str, nth: u8) -> Result<AcquiredLease, StoreError> {
@@ -97,18 +110,15 @@ pub fn take(store: &FileStore, name: &str, nth: u8) -> Token {
 }
 
 pub fn hold(name: &str, nth: u8, token: Token) -> HoldRef {
-    HoldRef { key: key(name), hold_id: HoldId::from_random([nth; 16]), token }
+    HoldRef { key: key(name), hold_id: hold_id(nth), token }
 }
 
 pub fn renew(store: &FileStore, name: &str, nth: u8, token: Token) -> u64 {
-    let renewed = block_on(store.renew(&call(), vec![hold(name, nth, token)])).unwrap();
-    renewed.results[0].as_ref().unwrap().remaining_ms
+    store.renew_one(&hold(name, nth, token)).unwrap().remaining_ms
 }
 
 pub fn release(store: &FileStore, name: &str, nth: u8, token: Token) {
-    block_on(store.release(&call(), vec![hold(name, nth, token)])).unwrap()[0]
-        .as_ref()
-        .unwrap();
+    store.release_one(&hold(name, nth, token)).unwrap();
 }
 
 pub fn view(store: &FileStore, name: &str) -> LeaseView {
@@ -117,4 +127,11 @@ pub fn view(store: &FileStore, name: &str) -> LeaseView {
 
 pub fn remaining_ms(store: &FileStore, name: &str) -> u64 {
     view(store, name).holder.unwrap().remaining_ms
+}
+
+/// Returns when one stands in line for a key.
+pub fn until_waiting(store: &FileStore, name: &str) {
+    while view(store, name).waiter_count == 0 {
+        std::thread::yield_now();
+    }
 }

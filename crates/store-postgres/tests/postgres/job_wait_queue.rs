@@ -87,7 +87,7 @@ fn those_in_line_are_told_by_a_transaction_of_its_own_as_soon_as_there_is_someth
     let store = fixture.test_store.store();
     store.enqueue_one(new_job(JobId::from_random(0, [7; 10]), "q", "1")).unwrap();
     let told = || worker.value("SELECT queue || ' ' || there FROM told");
-    until("somebody is told", || !told().is_empty());
+    until("a notification", || !told().is_empty());
     assert_eq!(told(), "q 2", "the one that was there, and the new one");
 }
 

@@ -142,7 +142,7 @@ fn a_program_that_is_connected_is_told_when_a_newer_one_has_changed_the_schema()
     block_on(store.status(&call())).unwrap();
     make_too_new(&schema);
     let warning = format!("the schema {schema} has version 9999");
-    until("it is told", || {
+    until("a warning", || {
         block_on(store.status(&call())).unwrap();
         WARNINGS.lock().unwrap().iter().any(|said| said.contains(&warning))
     });

@@ -154,7 +154,7 @@ fn json(text: &str) -> Value {
     serde_json::from_str(text).unwrap_or_else(|error| panic!("{text}: {error}"))
 }
 
-/// What a session that belongs to no test is told.
+/// Asks a session that belongs to no test.
 fn is_so(sql: &str) -> bool {
     crate::cluster().shared().value(sql) == "t"
 }

@@ -24,8 +24,8 @@ fn revoke(person: &TestClient, name: &str) {
 fn a_release_that_was_overtaken_leaves_the_newcomer_alone() {
     let [a, b] = people(["A", "B"]);
     let held = a.take("k");
-    let hold = held.as_ref();
-    let release = a.hold_up(EtcdRequest::Write, move |store| store.release_one(&hold));
+    let own = held.as_ref();
+    let release = a.hold_up(EtcdRequest::Write, move |store| store.release_one(&own));
     b.run_out("k");
     let newcomer = b.take("k");
     a.gate.let_go();

@@ -131,8 +131,8 @@ impl TestClient {
         request: EtcdRequest,
         held: &HeldLease,
     ) -> JoinHandle<Result<LeaseRenewal, Refusal>> {
-        let hold = held.as_ref();
-        self.hold_up(request, move |store| store.renew_one(&hold))
+        let own = held.as_ref();
+        self.hold_up(request, move |store| store.renew_one(&own))
     }
 
     /// The same of an acquisition, at the write that decides.

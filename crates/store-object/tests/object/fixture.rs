@@ -23,13 +23,14 @@ use crate::servers::ObjectServer;
 
 /// One place, one clock, and what every holder on it uses.
 pub struct Fixture {
+    server: ObjectServer,
     pub place: ObjectUrl,
     pub clock: ManualClock,
 }
 
 impl Fixture {
     pub fn on(server: ObjectServer) -> Self {
-        Fixture { place: server.place(), clock: ManualClock::new() }
+        Fixture { server, place: server.place(), clock: ManualClock::new() }
     }
 
     /// A holder with a handle and a gate of its own.
@@ -49,6 +50,15 @@ impl Fixture {
     /// Lets enough time pass for one that has been watching.
     pub fn run_out(&self) {
         self.clock.advance(over_after_ms(TTL_MS));
+    }
+}
+
+impl Drop for Fixture {
+    #[expect(clippy::print_stderr, reason = "a test that fails says on which cloud")]
+    fn drop(&mut self) {
+        if std::thread::panicking() {
+            eprintln!("on {:?}", self.server);
+        }
     }
 }
 

@@ -142,21 +142,32 @@ mod tests {
         definition().debug_assert();
     }
 
-    #[test]
-    fn every_verb_shows_an_example_before_its_usage() {
-        fn look(command: &mut clap::Command, path: &str) {
+    /// Looks at every command that is shown, with its path and its help.
+    fn for_each(look: &mut impl FnMut(&str, &clap::Command, &str)) {
+        fn descend(
+            command: &mut clap::Command,
+            path: &str,
+            look: &mut impl FnMut(&str, &clap::Command, &str),
+        ) {
             let help = command.render_help().to_string();
-            let example = help.find("Examples:\n").unwrap_or_else(|| panic!("{path} shows no example"));
-            let usage = help.find("Usage:").unwrap_or_else(|| panic!("{path} has no usage"));
-            assert!(example < usage, "{path}");
+            look(path, command, &help);
             for sub in command.get_subcommands_mut().filter(|sub| !sub.is_hide_set()) {
                 let path = format!("{path} {}", sub.get_name());
-                look(sub, &path);
+                descend(sub, &path, look);
             }
         }
         let mut command = definition();
         command.build();
-        look(&mut command, "fencehold");
+        descend(&mut command, "fencehold", look);
+    }
+
+    #[test]
+    fn every_verb_shows_an_example_before_its_usage() {
+        for_each(&mut |path, _, help| {
+            let example = help.find("Examples:\n").unwrap_or_else(|| panic!("{path} shows no example"));
+            let usage = help.find("Usage:").unwrap_or_else(|| panic!("{path} has no usage"));
+            assert!(example < usage, "{path}");
+        });
     }
 
     #[test]
@@ -193,20 +204,12 @@ mod tests {
 
     #[test]
     fn help_fits_into_80_columns_and_breaks_no_example() {
-        fn look(command: &mut clap::Command, path: &str) {
-            let help = command.render_help().to_string();
+        for_each(&mut |path, command, help| {
             for line in help.lines() {
                 assert!(line.chars().count() <= HELP_COLUMNS, "{path}: {line}");
             }
             let examples = command.get_before_help().map(ToString::to_string).unwrap_or_default();
             assert!(help.contains(examples.trim_end()), "{path}: an example is broken:\n{help}");
-            for sub in command.get_subcommands_mut().filter(|sub| !sub.is_hide_set()) {
-                let path = format!("{path} {}", sub.get_name());
-                look(sub, &path);
-            }
-        }
-        let mut command = definition();
-        command.build();
-        look(&mut command, "fencehold");
+        });
     }
 }

@@ -129,10 +129,8 @@ mod tests {
 
     fn choose(flag: Option<&str>, variables: &[(&str, &str)]) -> Result<(String, ChosenBy), Failure> {
         let variable = |name: &str| {
-            variables
-                .iter()
-                .find(|(named, _)| *named == name)
-                .map(|(_, value)| OsString::from(value))
+            let named = variables.iter().find(|(named, _)| *named == name);
+            named.map(|(_, value)| OsString::from(value))
         };
         StoreChoice::choose_from(flag, variable).map(|place| (place.url.to_string(), place.chosen))
     }
@@ -143,10 +141,8 @@ mod tests {
         assert_eq!(choose(Some("memory:"), &all), Ok(("memory:".to_owned(), ChosenBy::Flag)));
         assert_eq!(choose(None, &all), Ok(("file:/v".to_owned(), ChosenBy::Variable)));
         assert_eq!(choose(None, &all[1..]), Ok(("file:/x/fencehold".to_owned(), ChosenBy::Default)));
-        assert_eq!(
-            choose(None, &all[2..]),
-            Ok(("file:/h/.local/state/fencehold".to_owned(), ChosenBy::Default))
-        );
+        let home = "file:/h/.local/state/fencehold".to_owned();
+        assert_eq!(choose(None, &all[2..]), Ok((home, ChosenBy::Default)));
     }
 
     #[test]

@@ -3,15 +3,13 @@
 
 use rustix::process::Signal;
 
-use crate::support::{CommandOutput, TestDirectory, eventually, until};
+use serde_json::{Value, json};
 
-const THERE: [&str; 4] = ["--namespace", "fencehold.bench", "-o", "json"];
+use crate::support::{CommandOutput, TestDirectory, eventually, said, until};
 
 /// What a verb lists in the namespace of the benchmark.
-fn list(dir: &TestDirectory, verb: &[&str]) -> Vec<serde_json::Value> {
-    let listed = dir.fencehold(&[verb, &THERE].concat());
-    assert_eq!(listed.code, 0, "{listed:?}");
-    let listed = listed.json();
+fn list(dir: &TestDirectory, verb: &str) -> Vec<Value> {
+    let listed = dir.json(&format!("{verb} --namespace fencehold.bench"));
     let elements = listed.as_object().unwrap().values().find_map(|elements| elements.as_array());
     elements.unwrap().clone()
 }
@@ -38,71 +36,64 @@ fn measured(bench: &CommandOutput, operations: [&str; 3]) {
 #[test]
 fn leases_are_measured_in_every_process_and_none_is_held_afterwards() {
     let dir = TestDirectory::new();
-    let words = ["bench", "lease", "--processes", "3", "--clients", "4", "--duration", "100ms", "-o", "json"];
-    measured(&dir.fencehold(&words), ["acquire", "release", "renew"]);
-    assert_eq!(list(&dir, &["lease", "ls"]), Vec::<serde_json::Value>::new());
-    let used = list(&dir, &["lease", "ls", "--include-free"]);
+    let bench = dir.fencehold("bench lease --processes 3 --clients 4 --duration 100ms -o json");
+    measured(&bench, ["acquire", "release", "renew"]);
+    assert_eq!(list(&dir, "lease ls"), Vec::<Value>::new());
+    let used = list(&dir, "lease ls --include-free");
     let pairs: Vec<&str> = used.iter().filter_map(|lease| lease["key"].as_str()).collect();
     for key in ["bench/0/00000000", "bench/0/00000001", "bench/1/00000000", "bench/2/00000000"] {
         assert!(pairs.contains(&key), "{key}: {pairs:?}");
     }
     assert!(!pairs.contains(&"bench/1/00000001"), "there are four clients: {pairs:?}");
-    let default = dir.fencehold(&["lease", "ls", "--include-free", "-o", "json"]);
-    assert_eq!(default.json(), serde_json::json!({ "leases": [] }), "the user's own namespace is left alone");
+    let default = dir.json("lease ls --include-free");
+    assert_eq!(default, json!({ "leases": [] }), "the user's own namespace is left alone");
 }
 
 #[test]
 fn jobs_are_measured_in_several_processes_and_none_is_left() {
     let dir = TestDirectory::new();
-    let words =
-        ["bench", "job", "--processes", "2", "--batch-size", "7", "--duration", "100ms", "-o", "json"];
-    measured(&dir.fencehold(&words), ["enqueue", "claim", "complete"]);
-    assert_eq!(list(&dir, &["job", "ls"]), Vec::<serde_json::Value>::new());
+    let bench = dir.fencehold("bench job --processes 2 --batch-size 7 --duration 100ms -o json");
+    measured(&bench, ["enqueue", "claim", "complete"]);
+    assert_eq!(list(&dir, "job ls"), Vec::<Value>::new());
 }
 
 #[test]
 fn what_a_killed_run_leaves_behind_the_next_one_deletes() {
     let dir = TestDirectory::new();
-    let mut run = dir.start(&["bench", "job", "--duration", "10m"]);
+    let mut run = dir.start("bench job --duration 10m");
     eventually("jobs", || {
-        let listed = dir.fencehold(&[&["job", "ls"][..], &THERE].concat());
-        listed.code == 0 && listed.json() != serde_json::json!({ "jobs": [] })
+        let listed = dir.fencehold("job ls --namespace fencehold.bench -o json");
+        listed.code == 0 && listed.json() != json!({ "jobs": [] })
     });
     run.send(Signal::KILL);
     until("its end", || run.is_over().then_some(()));
-    assert!(!list(&dir, &["job", "ls"]).is_empty(), "completed jobs are kept");
-    let next = dir.fencehold(&["bench", "job", "--duration", "100ms", "-o", "json"]);
+    assert!(!list(&dir, "job ls").is_empty(), "completed jobs are kept");
+    let next = dir.fencehold("bench job --duration 100ms -o json");
     measured(&next, ["enqueue", "claim", "complete"]);
-    assert_eq!(list(&dir, &["job", "ls"]), Vec::<serde_json::Value>::new());
+    assert_eq!(list(&dir, "job ls"), Vec::<Value>::new());
 }
 
 #[test]
 fn a_run_waits_until_another_has_ended() {
     let dir = TestDirectory::new();
-    let other = dir
-        .fencehold(&[&["lease", "acquire", "bench", "--ttl", "10m"][..], &THERE].concat())
-        .json();
-    let mut run = dir.start(&["bench", "lease", "--duration", "100ms", "-o", "json"]);
-    eventually("a run in line", || {
-        dir.fencehold(&["store", "status", "-o", "json"]).json()["waiter_count"] == 1
-    });
-    assert_eq!(list(&dir, &["lease", "ls", "--include-free"]).len(), 1, "it has not begun");
-    let mut release = dir.command(["lease", "release", "bench", "--namespace", "fencehold.bench"]);
+    let other = dir.json("lease acquire bench --ttl 10m --namespace fencehold.bench");
+    let mut run = dir.start("bench lease --duration 100ms -o json");
+    eventually("a run in line", || dir.json("store status")["waiter_count"] == 1);
+    assert_eq!(list(&dir, "lease ls --include-free").len(), 1, "it has not begun");
+    let mut release = dir.command("lease release bench --namespace fencehold.bench");
     release
         .env("FENCEHOLD_HOLD_ID", other["hold_id"].as_str().unwrap())
         .env("FENCEHOLD_TOKEN", other["token"].to_string());
-    assert_eq!(crate::support::said(&mut release).code, 0);
+    said(&mut release).ended(0);
     measured(&run.finish(), ["acquire", "release", "renew"]);
 }
 
 #[test]
 fn the_report_fits_a_terminal_of_80_columns() {
     let dir = TestDirectory::new();
-    for words in [&["lease"][..], &["job"], &["lease", "--batch-size", "1000", "--clients", "1"]] {
-        let bench = [&["bench"], words, &["--store", "memory:", "--duration", "100ms"]].concat();
-        let bench = dir.fencehold(&bench);
-        assert_eq!(bench.code, 0, "{bench:?}");
-        assert!(bench.out.contains("memory:") && bench.out.contains("PER SECOND"), "{bench:?}");
+    for words in ["lease", "job", "lease --batch-size 1000 --clients 1"] {
+        let bench = dir.succeeds(&format!("bench {words} --store memory: --duration 100ms"));
+        let bench = bench.prints(&["memory:", "PER SECOND"]);
         assert!(bench.out.lines().all(|line| line.chars().count() <= 80), "{}", bench.out);
     }
 }
@@ -110,15 +101,13 @@ fn the_report_fits_a_terminal_of_80_columns() {
 #[test]
 fn what_cannot_be_measured_is_refused() {
     let dir = TestDirectory::new();
-    for (words, why) in [
-        (&["--store", "memory:", "--processes", "2"][..], "in one process"),
-        (&["--clients", "1", "--processes", "2"], "--clients is too small"),
-        (&["--duration", "11m"], "from 100ms to 10m"),
-        (&["--clients", "0"], "--clients"),
-        (&["--batch-size", "1001"], "--batch-size"),
+    for (options, why) in [
+        ("--store memory: --processes 2", "in one process"),
+        ("--clients 1 --processes 2", "--clients is too small"),
+        ("--duration 11m", "from 100ms to 10m"),
+        ("--clients 0", "--clients"),
+        ("--batch-size 1001", "--batch-size"),
     ] {
-        let bench = dir.fencehold(&[&["bench", "job"], words].concat());
-        assert_eq!(bench.code, 2, "{words:?}: {bench:?}");
-        assert!(bench.err.contains(why), "{words:?}: {bench:?}");
+        dir.fails(&format!("bench job {options}"), 2, &[why]);
     }
 }

@@ -7,7 +7,9 @@
 use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
 
-use crate::support::{CommandOutput, RunningProcess, TestDirectory, said};
+use crate::support::{CommandOutput, RunningProcess, TestDirectory, Words, said};
+
+const FULL: &str = "its disk is full: free some space";
 
 /// A small disk, seen only by the commands that are sent into its namespace.
 struct SmallDisk {
@@ -39,27 +41,27 @@ impl SmallDisk {
         root.join(self.dir.path("disk").strip_prefix("/").unwrap()).join(name)
     }
 
-    fn command(&self, program: &Path, words: &[&str]) -> Command {
+    fn command(&self, program: &str, words: impl Words) -> Command {
         let mut command = Command::new("nsenter");
         command
             .args(["--user", "--mount", "--preserve-credentials", "--target"])
             .arg(self.keeper.child.id().to_string())
             .arg(format!("--wdns={}", self.dir.path("").display()))
             .arg(program)
-            .args(words)
-            .env("FENCEHOLD_STORE", format!("file:{}?create=true", self.directory().display()))
+            .args(words.words())
+            .env("FENCEHOLD_STORE", format!("file:{}?create=true", self.name()))
             .env("HOME", self.dir.path(""))
             .stdin(Stdio::null());
         command
     }
 
     /// The store's directory, as the commands know it.
-    fn directory(&self) -> PathBuf {
-        self.dir.path("disk/leases")
+    fn name(&self) -> String {
+        self.dir.path("disk/leases").display().to_string()
     }
 
-    fn fencehold(&self, words: &[&str]) -> CommandOutput {
-        said(&mut self.command(Path::new(env!("CARGO_BIN_EXE_fencehold")), words))
+    fn fencehold(&self, words: impl Words) -> CommandOutput {
+        said(&mut self.command(env!("CARGO_BIN_EXE_fencehold"), words))
     }
 
     fn fill(&self) {
@@ -80,27 +82,19 @@ impl SmallDisk {
 
     fn remount(&self, options: &str) {
         let directory = self.dir.path("disk");
-        let words = ["-o", &format!("remount,{options}"), directory.to_str().unwrap()];
-        let done = said(&mut self.command(Path::new("mount"), &words));
-        assert_eq!(done.code, 0, "{done:?}");
+        let words = format!("-o remount,{options} {}", directory.display());
+        said(&mut self.command("mount", &words)).ended(0);
     }
 
     fn token(&self, key: &str) -> u64 {
-        let said = self.fencehold(&["lease", "get", key, "-o", "json"]);
-        assert_eq!(said.code, 0, "{said:?}");
-        let lease = said.json();
+        let lease = self.fencehold(&format!("lease get {key} -o json")).ended(0).json();
         assert!(lease["holder"].is_object(), "{key} is held: {lease}");
         lease["token"].as_u64().unwrap()
     }
 
     fn take(&self, key: &str) -> CommandOutput {
-        self.fencehold(&["lease", "acquire", key, "--ttl", "1h", "-o", "json"])
+        self.fencehold(&format!("lease acquire {key} --ttl 1h -o json"))
     }
-}
-
-fn names(said: &CommandOutput, directory: &Path, what: &str) {
-    assert!(said.err.contains(directory.to_str().unwrap()), "which directory: {said:?}");
-    assert!(said.err.contains(what), "{what:?} is not said: {said:?}");
 }
 
 #[test]
@@ -108,13 +102,8 @@ fn a_full_disk_is_said_and_when_it_has_room_again_nothing_is_missing() {
     let disk = SmallDisk::of_kib(768);
     assert_eq!(disk.take("kept").code, 0);
     disk.fill();
-    for words in [
-        &["lease", "acquire", "more", "--ttl", "1h"] as &[&str],
-        &["run", "--key", "more", "--", "touch", "ran"],
-    ] {
-        let said = disk.fencehold(words);
-        assert_eq!(said.code, 69, "{said:?}");
-        names(&said, &disk.directory(), "its disk is full: free some space");
+    for words in ["lease acquire more --ttl 1h", "run --key more -- touch ran"] {
+        let said = disk.fencehold(words).ended(69).says(&[&disk.name(), FULL]);
         assert_eq!(said.err.matches("unavailable").count(), 1, "said once: {said:?}");
     }
     assert!(!disk.dir.path("ran").exists(), "what has no lease is not run");
@@ -128,8 +117,8 @@ fn a_full_disk_is_said_and_when_it_has_room_again_nothing_is_missing() {
 #[test]
 fn a_disk_that_fills_up_under_its_owner_loses_nothing_that_was_acknowledged() {
     let disk = SmallDisk::of_kib(768);
-    let words = ["run", "--key", "owner", "--ttl", "1h", "--", "sh", "-c", "echo runs; read -r _"];
-    let mut holder = disk.command(Path::new(env!("CARGO_BIN_EXE_fencehold")), &words);
+    let words = "run --key owner --ttl 1h -- sh -c 'echo runs; read -r _'";
+    let mut holder = disk.command(env!("CARGO_BIN_EXE_fencehold"), words);
     let mut holder = RunningProcess::start(holder.stdin(Stdio::piped()));
     assert_eq!(holder.line(), "runs");
     disk.fill();
@@ -144,8 +133,7 @@ fn a_disk_that_fills_up_under_its_owner_loses_nothing_that_was_acknowledged() {
         acknowledged.push((key, said.json()["token"].as_u64().unwrap()));
         assert!(acknowledged.len() < 500, "the disk does not fill up");
     };
-    assert_eq!(refused.code, 69, "{refused:?}");
-    names(&refused, &disk.directory(), "its disk is full: free some space");
+    refused.ended(69).says(&[&disk.name(), FULL]);
     assert!(!acknowledged.is_empty());
     disk.free();
     for (key, token) in &acknowledged {
@@ -155,8 +143,8 @@ fn a_disk_that_fills_up_under_its_owner_loses_nothing_that_was_acknowledged() {
     assert_eq!(disk.token("owner"), 1);
     assert_eq!(disk.take("later").code, 0);
     holder.say("");
-    let said = holder.finish();
-    assert_eq!(said.code, 0, "the holder noticed nothing: {said:?}");
+    // The holder noticed nothing.
+    holder.finish().ended(0);
 }
 
 #[test]
@@ -164,9 +152,8 @@ fn a_read_only_file_system_is_said_and_left_alone() {
     let disk = SmallDisk::of_kib(768);
     assert_eq!(disk.take("kept").code, 0);
     disk.remount("ro");
-    let said = disk.fencehold(&["run", "--key", "k", "--", "touch", "ran"]);
-    assert_eq!(said.code, 74, "{said:?}");
-    names(&said, &disk.directory(), "its file system is read-only: remount it for writing");
+    let said = disk.fencehold("run --key k -- touch ran").ended(74);
+    said.says(&[&disk.name(), "its file system is read-only: remount it for writing"]);
     assert!(!disk.dir.path("ran").exists());
     disk.remount("rw");
     assert_eq!(disk.token("kept"), 1);
@@ -176,13 +163,14 @@ fn a_read_only_file_system_is_said_and_left_alone() {
 #[test]
 fn a_directory_that_this_user_may_not_write_is_said_and_left_alone() {
     let dir = TestDirectory::new();
-    assert_eq!(dir.fencehold(&["run", "--key", "k", "--", "true"]).code, 0);
+    assert_eq!(dir.fencehold("run --key k -- true").code, 0);
     let inside = dir.path("leases");
-    let before: Vec<_> = std::fs::read_dir(&inside)
-        .unwrap()
-        .map(|entry| entry.unwrap().file_name())
-        .collect();
-    let mut command = dir.command(["run", "--key", "k", "--", "true"]);
+    let names = || -> Vec<_> {
+        let entries = std::fs::read_dir(&inside).unwrap();
+        entries.map(|entry| entry.unwrap().file_name()).collect()
+    };
+    let before = names();
+    let mut command = dir.command("run --key k -- true");
     if rustix::process::geteuid().is_root() {
         command = as_nobody(&dir, &command);
     } else {
@@ -190,13 +178,8 @@ fn a_directory_that_this_user_may_not_write_is_said_and_left_alone() {
     }
     let said = said(&mut command);
     set_mode(&inside, 0o700);
-    assert_eq!(said.code, 74, "{said:?}");
-    names(&said, &inside, "or name another directory");
-    let after: Vec<_> = std::fs::read_dir(&inside)
-        .unwrap()
-        .map(|entry| entry.unwrap().file_name())
-        .collect();
-    assert_eq!(before, after, "nothing was touched");
+    said.ended(74).says(&[inside.to_str().unwrap(), "or name another directory"]);
+    assert_eq!(before, names(), "nothing was touched");
 }
 
 fn set_mode(path: &Path, mode: u32) {

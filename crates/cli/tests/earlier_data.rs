@@ -9,7 +9,7 @@ use std::process::{Command, Stdio};
 use fencehold_test_servers::postgres::{Durable, PostgresServer, as_server};
 use serde_json::Value;
 
-use crate::support::TestDirectory;
+use crate::support::{TestDirectory, each, found};
 
 const EARLIER: &str = "0c7405e";
 const NAMESPACES: [&str; 2] = ["default", "tenant"];
@@ -17,10 +17,8 @@ const NAMESPACES: [&str; 2] = ["default", "tenant"];
 const KEEP: &str = "keep_finished=3650d";
 
 fn fixture(name: &str) -> PathBuf {
-    Path::new(env!("CARGO_MANIFEST_DIR"))
-        .join("tests/fixtures")
-        .join(EARLIER)
-        .join(name)
+    let fixtures = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/fixtures");
+    fixtures.join(EARLIER).join(name)
 }
 
 fn seen(name: &str) -> Value {
@@ -49,26 +47,24 @@ impl ShownStore<'_> {
             }
             let queues = &self.json(namespace, &["queue", "ls"])["queues"];
             for queue in then["queues"].as_array().unwrap() {
-                let now = found(queues, "name", &queue["name"]);
+                let now = found(queues, "name", queue["name"].clone());
                 assert_eq!(now["mode"], queue["mode"], "{queue}");
             }
             let schedules = &self.json(namespace, &["schedule", "ls"])["schedules"];
             for schedule in then["schedules"].as_array().unwrap() {
-                let now = found(schedules, "name", &schedule["name"]);
-                assert_has(now, schedule, &["last_run_at", "next_run_at"]);
+                let now = found(schedules, "name", schedule["name"].clone());
+                assert_keeps(now, schedule, &["last_run_at", "next_run_at"]);
             }
-            assert_has(&self.json(namespace, &["effect", "ls"])["effects"], &then["effects"], &[]);
+            assert_keeps(&self.json(namespace, &["effect", "ls"])["effects"], &then["effects"], &[]);
             let (now, then) = (self.json(namespace, &["event", "ls"]), then["events"].as_array().unwrap());
             let now = now["events"].as_array().unwrap();
             assert!(now.len() >= then.len(), "{} events of {}", now.len(), then.len());
-            now.iter().zip(then).for_each(|(now, then)| assert_has(now, then, &[]));
+            now.iter().zip(then).for_each(|(now, then)| assert_keeps(now, then, &[]));
         }
         for namespace in NAMESPACES {
-            then[namespace]["leases"]
-                .as_array()
-                .unwrap()
-                .iter()
-                .for_each(|lease| self.assert_lease(namespace, lease));
+            for lease in then[namespace]["leases"].as_array().unwrap() {
+                self.assert_lease(namespace, lease);
+            }
         }
     }
 
@@ -78,7 +74,7 @@ impl ShownStore<'_> {
         let now = self.json(namespace, &["lease", "get", key]);
         if then["holder"].is_object() {
             let moving = ["age_ms", "remaining_ms", "renewed_ago_ms"];
-            assert_has(&now["holder"], &then["holder"], &moving);
+            assert_keeps(&now["holder"], &then["holder"], &moving);
             assert_eq!(now["token"], then["token"], "{now}");
         } else {
             let taken = self.json(namespace, &["lease", "acquire", key, "--ttl", "1h"]);
@@ -95,7 +91,7 @@ fn assert_job(now: &Value, then: &Value) {
         assert!(now["state"] == "scheduled" || now["state"] == "queued", "{now}");
         moving.extend(["state", "state_changed_at"]);
     }
-    assert_has(now, then, &moving);
+    assert_keeps(now, then, &moving);
     // Only its length was shown then.
     if let Some(bytes) = then["checkpoint_bytes"].as_u64() {
         let base64 = now["checkpoint"].as_str().unwrap();
@@ -103,18 +99,13 @@ fn assert_job(now: &Value, then: &Value) {
     }
 }
 
-fn found<'a>(all: &'a Value, field: &str, value: &Value) -> &'a Value {
-    let found = all.as_array().unwrap().iter().find(|one| one[field] == *value);
-    found.unwrap_or_else(|| panic!("{field} {value} is lost: {all}"))
-}
-
 /// Whether all of an earlier answer is in one of now, but for what moves with time. An answer of now may have more.
-fn assert_has(now: &Value, then: &Value, moving: &[&str]) {
+fn assert_keeps(now: &Value, then: &Value, moving: &[&str]) {
     match (now, then) {
         (Value::Object(now), Value::Object(then)) => {
             for (name, then) in then.iter().filter(|(name, _)| !moving.contains(&name.as_str())) {
                 match now.get(name) {
-                    Some(now) => assert_has(now, then, moving),
+                    Some(now) => assert_keeps(now, then, moving),
                     // A list that is empty is left out.
                     None => assert!(then.as_array().is_some_and(Vec::is_empty), "{name} is lost: {now:?}"),
                 }
@@ -122,7 +113,7 @@ fn assert_has(now: &Value, then: &Value, moving: &[&str]) {
         }
         (Value::Array(now), Value::Array(then)) => {
             assert_eq!(now.len(), then.len(), "{now:?} {then:?}");
-            now.iter().zip(then).for_each(|(now, then)| assert_has(now, then, moving));
+            now.iter().zip(then).for_each(|(now, then)| assert_keeps(now, then, moving));
         }
         _ => assert_eq!(now, then),
     }
@@ -133,43 +124,30 @@ fn a_directory_whose_owner_was_killed_is_opened_and_nothing_is_lost() {
     let dir = TestDirectory::new();
     let directory = dir.path("earlier");
     DirBuilder::new().mode(0o700).create(&directory).unwrap();
-    let unpacked = Command::new("tar")
-        .arg("-xzf")
-        .arg(fixture("directory.tar.gz"))
-        .arg("-C")
-        .arg(&directory)
-        .status();
-    assert!(unpacked.unwrap().success());
+    let mut tar = Command::new("tar");
+    tar.arg("-xzf").arg(fixture("directory.tar.gz")).arg("-C").arg(&directory);
+    assert!(tar.status().unwrap().success());
     let shown = ShownStore { dir: &dir, store: format!("file:{}?{KEEP}", directory.display()) };
     let then = seen("seen-file.json");
     shown.assert_kept(&then);
     let tokens = &shown.json("default", &["access-token", "ls", "--include-inactive"])["access_tokens"];
     for token in then["access_tokens"].as_array().unwrap() {
-        assert_has(found(tokens, "id", &token["id"]), token, &[]);
+        assert_keeps(found(tokens, "id", token["id"].clone()), token, &[]);
     }
     // The audit calls what was done then by the names of now.
     let audit = shown.json("default", &["audit", "ls"]);
-    let acts: Vec<&str> = audit["entries"]
-        .as_array()
-        .unwrap()
-        .iter()
-        .filter_map(|row| row["action"].as_str())
-        .collect();
     let tokens = ["create_access_token", "create_access_token", "revoke_access_token"];
     let others = ["revoke_lease", "cancel_job", "set_schedule", "set_schedule", "pause_queue", "drain_queue"];
-    assert_eq!(acts, [&others[..], &tokens].concat());
+    assert_eq!(each(&audit["entries"], "action"), [&others[..], &tokens].concat());
 }
 
 #[test]
 fn a_dump_of_a_database_is_opened_and_nothing_is_lost() {
     let (dir, cluster) = (TestDirectory::new(), PostgresServer::start(Durable::No));
     let url = cluster.url_text("fencehold");
-    let mut unzip = Command::new("gzip")
-        .args(["-dc"])
-        .arg(fixture("postgres.sql.gz"))
-        .stdout(Stdio::piped())
-        .spawn()
-        .unwrap();
+    let mut gzip = Command::new("gzip");
+    gzip.arg("-dc").arg(fixture("postgres.sql.gz")).stdout(Stdio::piped());
+    let mut unzip = gzip.spawn().unwrap();
     let loaded = as_server("psql")
         .args(["-q", "-v", "ON_ERROR_STOP=1", "-d", url.split('?').next().unwrap()])
         .stdin(unzip.stdout.take().unwrap())

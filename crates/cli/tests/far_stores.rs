@@ -7,7 +7,9 @@ use std::time::{Duration, Instant};
 
 use fencehold_test_servers::{etcd as cluster, object as servers};
 
-use crate::support::{CommandOutput, RunningProcess, TestDirectory, eventually, said};
+use serde_json::{Value, json};
+
+use crate::support::{CommandOutput, RunningProcess, TestDirectory, assert_has, eventually, found, said};
 
 /// The real binary on one far store.
 struct RemoteStoreCli {
@@ -16,29 +18,29 @@ struct RemoteStoreCli {
 }
 
 impl RemoteStoreCli {
-    fn command(&self, words: &[&str]) -> Command {
-        let mut command = self.dir.command(words);
-        command
-            .env("FENCEHOLD_STORE", &self.url)
-            .env("AWS_ACCESS_KEY_ID", "test")
-            .env("AWS_SECRET_ACCESS_KEY", "test")
-            .env("AWS_EC2_METADATA_DISABLED", "true")
-            .env("AZURE_STORAGE_ACCOUNT", servers::ACCOUNT)
-            .env("AZURE_STORAGE_KEY", servers::ACCOUNT_KEY);
-        command
+    fn new(url: String) -> Self {
+        RemoteStoreCli { dir: TestDirectory::new(), url }
     }
 
-    fn fencehold(&self, words: &[&str]) -> CommandOutput {
+    fn command(&self, words: &str) -> Command {
+        self.dir.command_on(&self.url, words)
+    }
+
+    fn fencehold(&self, words: &str) -> CommandOutput {
         said(&mut self.command(words))
+    }
+
+    /// Runs a command line that succeeds and prints all of this.
+    fn shows(&self, words: &str, parts: &[&str]) -> CommandOutput {
+        self.fencehold(words).ended(0).prints(parts)
     }
 
     /// Every verb of leases, as a person would use them one after the other.
     fn every_verb_of_leases_works(&self) {
-        let ran =
-            self.fencehold(&["run", "--key", "job/nightly", "--", "sh", "-c", "echo token $FENCEHOLD_TOKEN"]);
+        let ran = self.fencehold("run --key job/nightly -- sh -c 'echo token $FENCEHOLD_TOKEN'");
         assert_eq!((ran.code, ran.out.trim()), (0, "token 1"), "{ran:?}");
 
-        let mut watch = self.command(&["lease", "watch", "job/", "-o", "jsonl"]);
+        let mut watch = self.command("lease watch job/ -o jsonl");
         let mut watch = watch.stdout(Stdio::piped()).stderr(Stdio::piped()).spawn().unwrap();
         let mut told = BufReader::new(watch.stdout.take().unwrap());
         // It has looked once when it says so; what happens from then on is shown.
@@ -49,82 +51,47 @@ impl RemoteStoreCli {
         let mut next = || {
             let mut line = String::new();
             told.read_line(&mut line).unwrap();
-            serde_json::from_str::<serde_json::Value>(&line).unwrap()
+            serde_json::from_str::<Value>(&line).unwrap()
         };
 
-        let words = [
-            "lease",
-            "acquire",
-            "job/nightly",
-            "--ttl",
-            "60s",
-            "--owner",
-            "ann",
-            "--task",
-            "run-7",
-            "-o",
-            "json",
-        ];
-        let acquired = self.fencehold(&words);
-        assert_eq!(acquired.code, 0, "{acquired:?}");
-        assert_eq!(acquired.json()["token"], 2);
-        let hold = acquired.json()["hold_id"].as_str().unwrap().to_owned();
-        let begun = next();
-        assert_eq!(
-            (&begun["key"], &begun["token"], &begun["owner"]),
-            (&"job/nightly".into(), &2.into(), &"ann".into())
-        );
+        let acquire = "lease acquire job/nightly --ttl 60s --owner ann --task run-7 -o json";
+        let acquired = self.fencehold(acquire).ended(0).json();
+        assert_eq!(acquired["token"], 2);
+        let hold = acquired["hold_id"].as_str().unwrap();
+        assert_has(&next(), &json!({ "key": "job/nightly", "token": 2, "owner": "ann" }));
 
-        let refused = self.fencehold(&["lease", "acquire", "job/nightly"]);
-        assert!(
-            refused.code != 0 && refused.err.contains("ann") && refused.err.contains("run-7"),
-            "{refused:?}"
-        );
-        let mut renew = self.command(&["lease", "renew", "job/nightly"]);
-        let renewed = said(renew.env("FENCEHOLD_HOLD_ID", &hold).env("FENCEHOLD_TOKEN", "2"));
-        assert_eq!(renewed.code, 0, "{renewed:?}");
-        let list = self.fencehold(&["lease", "ls", "-o", "jsonl"]);
-        assert!(list.code == 0 && list.out.contains("\"ann\"") && !list.out.contains(&hold), "{list:?}");
-        let explained = self.fencehold(&["explain", "job/nightly"]);
-        assert!(explained.code == 0 && explained.out.contains("ann"), "{explained:?}");
-        assert!(explained.out.contains("run-7"), "{explained:?}");
+        let refused = self.fencehold("lease acquire job/nightly").says(&["ann", "run-7"]);
+        assert!(refused.code != 0, "{refused:?}");
+        let mut renew = self.command("lease renew job/nightly");
+        said(renew.env("FENCEHOLD_HOLD_ID", hold).env("FENCEHOLD_TOKEN", "2")).ended(0);
+        let list = self.fencehold("lease ls -o jsonl");
+        assert!(list.code == 0 && list.out.contains("\"ann\"") && !list.out.contains(hold), "{list:?}");
+        self.shows("explain job/nightly", &["ann", "run-7"]);
 
-        let revoked = self.fencehold(&["lease", "revoke", "job/nightly", "--reason", "host is gone"]);
-        assert_eq!(revoked.code, 0, "{revoked:?}");
-        let ended = next();
-        assert_eq!((&ended["token"], &ended["outcome"]), (&2.into(), &"revoked".into()), "{ended}");
-        let got = self.fencehold(&["lease", "get", "job/nightly", "-o", "json"]);
-        assert!(got.code == 0 && got.out.contains("host is gone"), "{got:?}");
+        self.fencehold("lease revoke job/nightly --reason 'host is gone'").ended(0);
+        assert_has(&next(), &json!({ "token": 2, "outcome": "revoked" }));
+        self.shows("lease get job/nightly -o json", &["host is gone"]);
     }
 
     /// What `bench lease` says of requests.
     fn costs(&self, expected: [(&str, u64); 3]) {
-        let words =
-            ["bench", "lease", "--store", &self.url, "--clients", "1", "--duration", "100ms", "-o", "json"];
-        let bench = self.fencehold(&words);
-        assert_eq!(bench.code, 0, "{bench:?}");
-        let report = bench.json();
-        let operations = report["operations"].as_array().unwrap();
+        let bench = self.fencehold("bench lease --clients 1 --duration 100ms -o json").ended(0);
         for (operation, requests) in expected {
-            let found = operations.iter().find(|found| found["name"] == operation).unwrap();
+            let report = bench.json();
+            let found = found(&report["operations"], "name", operation);
             assert_eq!(found["request_count"], requests, "{}: {found}", self.url);
         }
     }
 
     /// `store probe`: exit code 0, and every check with its verdict.
     fn probes(&self, checks: &[&str]) -> CommandOutput {
-        let probed = self.fencehold(&["store", "probe"]);
-        assert_eq!(probed.code, 0, "{probed:?}");
-        for check in checks {
-            assert!(probed.out.contains(check), "{check}: {probed:?}");
-        }
-        probed
+        self.shows("store probe", checks)
     }
 }
 
 fn moto(options: &str) -> RemoteStoreCli {
     let url = format!("s3://leases/cli?endpoint={}{options}", servers::ObjectServer::Moto.endpoint());
-    RemoteStoreCli { dir: TestDirectory::new(), url }
+    RemoteStoreCli::new(url)
 }
 
 #[test]
@@ -137,7 +104,7 @@ fn object_storage() {
 #[test]
 fn etcd() {
     let cluster = cluster::EtcdCluster::start();
-    let far = RemoteStoreCli { dir: TestDirectory::new(), url: cluster.url("cli").to_string() };
+    let far = RemoteStoreCli::new(cluster.url("cli").to_string());
     far.every_verb_of_leases_works();
     let probed = far.probes(&["CHECK", "passed"]);
     assert_eq!(probed.out.contains("etcd issue 15247"), etcd_ends_live_leases(), "{probed:?}");
@@ -178,19 +145,18 @@ fn credentials_and_endpoints_are_found_where_each_clouds_tools_look() {
         (&at_azurite, &[("AZURE_STORAGE_ACCOUNT_NAME", ACCOUNT), ("AZURE_STORAGE_ACCOUNT_KEY", ACCOUNT_KEY)]),
     ];
     let without_keys = |far: &RemoteStoreCli| {
-        let mut run = far.command(&["run", "--key", "k", "--", "true"]);
+        let mut run = far.command("run --key k -- true");
         run.env_remove("AZURE_STORAGE_ACCOUNT").env_remove("AZURE_STORAGE_KEY");
         run
     };
     for (url, environment) in cases {
-        let far = RemoteStoreCli { dir: TestDirectory::new(), url: url.to_owned() };
+        let far = RemoteStoreCli::new(url.to_owned());
         let ran = said(without_keys(&far).envs(environment.iter().copied()));
         assert_eq!(ran.code, 0, "{url}: {ran:?}");
     }
     // A wrong key is refused by the cloud; the error says so, without the key.
     let wrong = ACCOUNT_KEY.replace("Eby8", "AAAA");
-    let far =
-        RemoteStoreCli { dir: TestDirectory::new(), url: "az://leases/by-wrong-key?probe=off".to_owned() };
+    let far = RemoteStoreCli::new("az://leases/by-wrong-key?probe=off".to_owned());
     let refused = said(without_keys(&far).env("AZURE_STORAGE_CONNECTION_STRING", connection(&wrong)));
     assert!(refused.code != 0 && refused.err.contains("az://leases"), "{refused:?}");
     assert!(!refused.err.contains(&wrong[..20]) && !refused.out.contains(&wrong[..20]), "{refused:?}");
@@ -202,7 +168,7 @@ fn the_benchmark_says_what_things_cost_in_requests() {
     use servers::ObjectServer;
     let at = |scheme: &str, server: ObjectServer| {
         let url = format!("{scheme}://leases/bench?endpoint={}&min_write_interval_ms=0", server.endpoint());
-        RemoteStoreCli { dir: TestDirectory::new(), url }
+        RemoteStoreCli::new(url)
     };
     at("s3", ObjectServer::Moto).costs([("acquire", 2), ("renew", 1), ("release", 1)]);
     at("az", ObjectServer::Azurite).costs([("acquire", 2), ("renew", 1), ("release", 1)]);
@@ -212,33 +178,31 @@ fn the_benchmark_says_what_things_cost_in_requests() {
 #[test]
 fn storage_that_lets_two_win_is_refused_by_name() {
     let url = format!("gs://leases/cli?endpoint={}", servers::ObjectServer::Careless.endpoint());
-    let far = RemoteStoreCli { dir: TestDirectory::new(), url };
-    let probed = far.fencehold(&["store", "probe"]);
-    assert!(probed.code != 0 && probed.out.contains("FAILED"), "{probed:?}");
-    assert!(probed.err.contains("two could hold one lease"), "{probed:?}");
-    let ran = far.fencehold(&["run", "--key", "k", "--", "true"]);
+    let far = RemoteStoreCli::new(url);
+    let probed = far
+        .fencehold("store probe")
+        .prints(&["FAILED"])
+        .says(&["two could hold one lease"]);
+    assert_ne!(probed.code, 0, "{probed:?}");
+    let ran = far.fencehold("run --key k -- true");
     assert!(ran.code != 0, "{ran:?}");
 }
 
 /// The three clouds, a prefix of its own on each.
 fn on_each_cloud(bucket: &str, options: &str) -> [RemoteStoreCli; 3] {
     use servers::ObjectServer;
-    [("s3", ObjectServer::Moto), ("gs", ObjectServer::Gcs), ("az", ObjectServer::Azurite)].map(
-        |(scheme, server)| {
-            let url = format!("{scheme}://{bucket}/doctor?endpoint={}{options}", server.endpoint());
-            RemoteStoreCli { dir: TestDirectory::new(), url }
-        },
-    )
+    let clouds = [("s3", ObjectServer::Moto), ("gs", ObjectServer::Gcs), ("az", ObjectServer::Azurite)];
+    clouds.map(|(scheme, server)| {
+        let url = format!("{scheme}://{bucket}/doctor?endpoint={}{options}", server.endpoint());
+        RemoteStoreCli::new(url)
+    })
 }
 
 /// A bucket that is there and works has nothing wrong with it.
 #[test]
 fn doctor_finds_nothing_wrong_with_a_healthy_bucket() {
     for far in on_each_cloud("leases", "") {
-        let doctor = far.fencehold(&["doctor"]);
-        assert_eq!(doctor.code, 0, "{}: {doctor:?}", far.url);
-        assert!(doctor.out.contains("a lease was acquired"), "{doctor:?}");
-        assert!(doctor.out.contains("s3:, gs:, az:"), "{doctor:?}");
+        far.shows("doctor", &["a lease was acquired", "s3:, gs:, az:"]);
     }
 }
 
@@ -248,22 +212,18 @@ fn every_verb_says_that_the_bucket_is_missing() {
     for options in ["", "&probe=off"] {
         for far in on_each_cloud("mistyped", options) {
             for words in [
-                &["lease", "ls"][..],
-                &["lease", "get", "k"],
-                &["lease", "acquire", "k"],
-                &["run", "--key", "k", "--wait", "2s", "--", "true"],
-                &["store", "status"],
-                &["store", "probe"],
-                &["store", "advance", "--by", "ops", "--yes"],
+                "lease ls",
+                "lease get k",
+                "lease acquire k",
+                "run --key k --wait 2s -- true",
+                "store status",
+                "store probe",
+                "store advance --by ops --yes",
             ] {
-                let said = far.fencehold(words);
-                assert_eq!(said.code, 74, "{}, {words:?}: {said:?}", far.url);
-                assert!(said.err.contains(" mistyped "), "{}, {words:?}: {said:?}", far.url);
-                assert!(said.err.contains("create it"), "{}, {words:?}: {said:?}", far.url);
-                assert!(!said.err.contains("conditions"), "{}, {words:?}: {said:?}", far.url);
+                let said = far.fencehold(words).ended(74).says(&[" mistyped ", "create it"]);
+                assert!(!said.err.contains("conditions"), "{said:?}");
             }
-            let doctor = far.fencehold(&["doctor"]);
-            assert!(doctor.code == 74 && doctor.out.contains(" mistyped "), "{}: {doctor:?}", far.url);
+            far.fencehold("doctor").ended(74).prints(&[" mistyped "]);
         }
     }
 }
@@ -275,11 +235,8 @@ fn with_wall_clock(command: &Command, shift: &str) -> Command {
         .args(["-f", shift])
         .arg(command.get_program())
         .args(command.get_args())
-        .env_clear();
-    for (name, value) in command.get_envs() {
-        shifted.envs(value.map(|value| (name, value)));
-    }
-    shifted
+        .env_clear()
+        .envs(command.get_envs().filter_map(|(name, value)| Some((name, value?))))
         .envs([("FAKETIME_DONT_FAKE_MONOTONIC", "1"), ("DONT_FAKE_MONOTONIC", "1")])
         .stdin(Stdio::null());
     shifted
@@ -288,14 +245,11 @@ fn with_wall_clock(command: &Command, shift: &str) -> Command {
 /// Wall, monotonic and boot clock, in seconds, as a process sees them.
 fn clocks(far: &RemoteStoreCli, shift: &str) -> [f64; 3] {
     let print = "import time as t; print(t.time(), t.monotonic(), t.clock_gettime(t.CLOCK_BOOTTIME))";
-    let mut python = far.dir.command(["-c", print]);
-    let mut bare = Command::new("python3");
-    bare.args(python.get_args()).env_clear();
-    for (name, value) in python.get_envs() {
-        bare.envs(value.map(|value| (name, value)));
-    }
-    python = with_wall_clock(&bare, shift);
-    let said = said(&mut python);
+    let template = far.dir.command("");
+    let mut python = Command::new("python3");
+    python.args(["-c", print]).env_clear();
+    python.envs(template.get_envs().filter_map(|(name, value)| Some((name, value?))));
+    let said = said(&mut with_wall_clock(&python, shift));
     let read: Vec<f64> = said.out.split_ascii_whitespace().map(|word| word.parse().unwrap()).collect();
     read.try_into().unwrap_or_else(|_| panic!("{said:?}"))
 }
@@ -322,24 +276,22 @@ fn wall_clocks_change_nothing(holder: &str, contender: &str) {
     // One who lives, and renews: no one takes it, however late their wall clocks are.
     let key = format!("clock/{holder}");
     let until_told = "until [ -e stop ]; do sleep 0.05; done";
-    let run = far.command(&["run", "--key", &key, "--ttl", "8s", "--", "sh", "-c", until_told]);
+    let run = far.command(&format!("run --key {key} --ttl 8s -- sh -c '{until_told}'"));
     let mut run = with_wall_clock(&run, holder);
     let mut running = RunningProcess::start(run.current_dir(far.dir.path("")));
-    eventually("the key is held", || far.fencehold(&["lease", "get", &key]).out.contains("held"));
-    let wants = far.command(&["lease", "acquire", &key, "--ttl", "8s", "--wait", "12s"]);
+    eventually("the key is held", || far.fencehold(&format!("lease get {key}")).out.contains("held"));
+    let wants = far.command(&format!("lease acquire {key} --ttl 8s --wait 12s"));
     let refused = said(&mut with_wall_clock(&wants, contender));
     assert_ne!(refused.code, 0, "{refused:?}");
     std::fs::write(far.dir.path("stop"), "").unwrap();
     assert_eq!(running.finish().code, 0);
 
     // One who is gone: it is waited out for its ttl and a quarter, neither less nor for hours.
-    let first = far.command(&["lease", "acquire", &key, "--ttl", "8s", "-o", "json"]);
-    let had = said(&mut with_wall_clock(&first, holder));
-    assert_eq!(had.code, 0, "{had:?}");
+    let first = far.command(&format!("lease acquire {key} --ttl 8s -o json"));
+    let had = said(&mut with_wall_clock(&first, holder)).ended(0);
     let began = Instant::now();
-    let second = far.command(&["lease", "acquire", &key, "--ttl", "8s", "--wait", "120s", "-o", "json"]);
-    let got = said(&mut with_wall_clock(&second, contender));
-    assert_eq!(got.code, 0, "{got:?}");
+    let second = far.command(&format!("lease acquire {key} --ttl 8s --wait 120s -o json"));
+    let got = said(&mut with_wall_clock(&second, contender)).ended(0);
     assert!(began.elapsed() >= TTL.mul_f64(1.25), "taken after {:?}", began.elapsed());
     assert!(got.json()["token"].as_u64() > had.json()["token"].as_u64(), "{got:?}");
 }

@@ -5,14 +5,12 @@
 
 use std::collections::BTreeSet;
 use std::fs;
-use std::io::{Read as _, Write as _};
-use std::net::TcpStream;
 use std::path::Path;
 
 use fencehold_core::EventData;
 use fencehold_test_servers::postgres::{Durable, PostgresServer};
 
-use crate::support::{TestDirectory, every_verb, serve};
+use crate::support::{TestDirectory, every_verb, get_page, serve};
 
 /// Holds a text against the one that is kept.
 fn assert_golden(name: &str, now: &str) {
@@ -41,22 +39,13 @@ fn the_help_of_every_verb() {
     assert_golden("help.txt", &text);
 }
 
-fn get(address: &str, path: &str) -> String {
-    let mut stream = TcpStream::connect(address).unwrap();
-    write!(stream, "GET {path} HTTP/1.0\r\nhost: {address}\r\n\r\n").unwrap();
-    let mut answer = String::new();
-    stream.read_to_string(&mut answer).unwrap();
-    assert!(answer.contains(" 200 OK\r\n"), "{path}: {answer}");
-    answer.split_once("\r\n\r\n").unwrap().1.to_owned()
-}
-
 #[test]
 fn the_metrics() {
     let dir = TestDirectory::new();
     let (_server, address) = serve(&dir, "127.0.0.1:0");
     // A queue has series of its own.
-    dir.enqueue("1", &[]);
-    assert_golden("metrics.txt", &without_values(&get(&address, "/metrics")));
+    dir.enqueue("1", "");
+    assert_golden("metrics.txt", &without_values(&get_page(&address, "/metrics")));
 }
 
 /// What each metric is, and which labels it has.
@@ -86,7 +75,7 @@ fn without_values(page: &str) -> String {
 fn what_the_schema_of_a_database_has() {
     let (dir, cluster) = (TestDirectory::new(), PostgresServer::start(Durable::No));
     let store = cluster.url_text("fencehold");
-    assert_eq!(dir.fencehold(&["--store", &store, "store", "migrate"]).code, 0);
+    dir.succeeds(&["--store", &store, "store", "migrate"]);
     let admin = cluster.admin();
     let mut text = String::new();
     for sql in [

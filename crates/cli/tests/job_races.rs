@@ -1,11 +1,11 @@
 //! R06 and R09 by real processes: a worker that lost its claim cannot report on the job, whatever its name.
 #![cfg(feature = "file")]
 
-use std::process::{Command, Stdio};
+use std::process::Stdio;
 
 use serde_json::{Value, json};
 
-use crate::support::{RunningProcess, TestDirectory};
+use crate::support::{RunningProcess, TestDirectory, assert_has};
 
 /// A worker that claims, waits for its turn to speak, and completes. Each step is printed to stdout.
 fn worker(dir: &TestDirectory, name: &str, ttl: &str) -> RunningProcess {
@@ -15,12 +15,7 @@ fn worker(dir: &TestDirectory, name: &str, ttl: &str) -> RunningProcess {
          eval \"$vars\"; echo $FENCEHOLD_TOKEN
          read -r go; {binary} job complete --result '\"{name}\"' >/dev/null; echo $?"
     );
-    let mut command = Command::new("sh");
-    command
-        .args(["-c", &script])
-        .env("FENCEHOLD_STORE", dir.store())
-        .stdin(Stdio::piped());
-    RunningProcess::start(&mut command)
+    RunningProcess::start(dir.shell(&script).stdin(Stdio::piped()))
 }
 
 /// The trace without what differs from run to run.
@@ -37,7 +32,7 @@ fn trace(dir: &TestDirectory) -> Vec<Value> {
 /// A's claim runs out, B claims and completes, then A completes.
 fn overtaken(first: &str, second: &str) {
     let dir = TestDirectory::new();
-    let id = dir.enqueue("1", &[]);
+    let id = dir.enqueue("1", "");
     let mut a = worker(&dir, first, "100ms");
     let old: u64 = a.line().parse().unwrap();
     // Its claim expires: it is not renewed. B has stood in line for it, and gets it when it comes back.
@@ -48,16 +43,12 @@ fn overtaken(first: &str, second: &str) {
     assert_eq!(b.line(), "0");
     a.say("go");
     assert_eq!(a.line(), "76", "lost");
-    let said = a.finish();
-    let says = format!("token {old} is stale: the job went on under token {new}");
-    assert!(said.err.contains(&says), "{said:?}");
+    a.finish()
+        .says(&[&format!("token {old} is stale: the job went on under token {new}")]);
 
     let job = dir.job(&id);
-    assert_eq!(
-        (&job["state"], &job["result"], &job["token"]),
-        (&json!("completed"), &json!(second), &json!(new))
-    );
-    assert_eq!((&job["crash_count"], &job["failure_count"]), (&json!(1), &json!(0)), "a crash is no failure");
+    assert_has(&job, &json!({ "state": "completed", "result": second, "token": new }));
+    assert_has(&job, &json!({ "crash_count": 1, "failure_count": 0 }));
     let expected = [
         json!({"type": "job_enqueued"}),
         json!({"type": "job_claimed", "token": old, "owner": first, "attempt": 1}),

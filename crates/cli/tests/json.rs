@@ -4,11 +4,10 @@
 use std::collections::BTreeSet;
 use std::io::{Read as _, Write as _};
 use std::net::TcpStream;
-use std::sync::atomic::{AtomicBool, Ordering};
 
 use serde_json::{Value, json};
 
-use crate::support::{CommandOutput, RunningProcess, TestDirectory, every_verb, said, serve};
+use crate::support::{CommandOutput, RunningProcess, TestDirectory, each, every_verb, found, said, serve};
 
 /// What a server says to a request, whatever its status.
 fn ask(address: &str, request: &str, body: &str) -> Value {
@@ -37,30 +36,9 @@ fn problem(said: &CommandOutput) -> Value {
 }
 
 /// Verbs that no operation of the server is the same as.
-const WITHOUT_OPERATION: [&str; 22] = [
-    "serve",
-    "run",
-    "work",
-    "job count",
-    "schedule next",
-    "explain",
-    "store create",
-    "store migrate",
-    "store probe",
-    "store backup",
-    "store restore",
-    "store check",
-    "config check",
-    "doctor",
-    "bench lease",
-    "bench job",
-    "race ls",
-    "race run",
-    "completions",
-    "man",
-    "help",
-    "version",
-];
+const WITHOUT_OPERATION: &str = "serve, run, work, job count, schedule next, explain, store create, store migrate, \
+    store probe, store backup, store restore, store check, config check, doctor, bench lease, bench job, \
+    race ls, race run, completions, man, help, version";
 
 /// Verbs and requests side by side, on one store. Where both change something, each has its own, named `…-verb` and `…-http`.
 struct SideBySide {
@@ -108,10 +86,9 @@ impl SideBySide {
         sent: &Value,
     ) -> Value {
         let words: Vec<&str> = words.into_iter().collect();
-        let mut command = self.dir.command(words.iter().copied().chain(["-o", "json"]));
-        let shown = said(command.envs(variables.iter().copied()));
-        assert_eq!(shown.code, 0, "{words:?}: {shown:?}");
-        let shown = shown.json();
+        let mut command = self.dir.command(&words);
+        command.args(["-o", "json"]).envs(variables.iter().copied());
+        let shown = said(&mut command).ended(0).json();
         let mut compared = shown.clone();
         for name in added {
             let added = compared.as_object_mut().unwrap().remove(*name);
@@ -123,18 +100,14 @@ impl SideBySide {
     }
 
     fn is_compared(&mut self, words: &[&str]) {
-        self.compared
-            .insert(words.iter().take(2).copied().collect::<Vec<_>>().join(" "));
+        self.compared.insert(words[..words.len().min(2)].join(" "));
     }
 }
 
 /// A document without what is another one each time: of an id, a token, a moment or a rest of time, only its kind is left.
 fn without_moving(value: &Value) -> Value {
-    let moves = |name: &str| {
-        ["id", "token", "_at", "remaining_ms", "waited_ms", "_in_ms"]
-            .iter()
-            .any(|end| name.ends_with(end))
-    };
+    let moving = ["id", "token", "_at", "remaining_ms", "waited_ms", "_in_ms"];
+    let moves = |name: &str| moving.iter().any(|end| name.ends_with(end));
     let kind = |value: &Value| match value {
         Value::String(_) => "a text",
         Value::Number(_) => "a number",
@@ -167,13 +140,10 @@ fn what_is_shown_is_what_the_server_sends() {
     compare_watching(&mut both);
     compare_the_store(&mut both);
     compare_access(&mut both);
-    let all: BTreeSet<String> = both
-        .compared
-        .iter()
-        .cloned()
-        .chain(WITHOUT_OPERATION.map(ToOwned::to_owned))
-        .collect();
-    assert_eq!(all.len(), both.compared.len() + WITHOUT_OPERATION.len(), "none is in both lists");
+    let mut all = both.compared.clone();
+    all.extend(WITHOUT_OPERATION.split(", ").map(ToOwned::to_owned));
+    let listed = both.compared.len() + WITHOUT_OPERATION.split(", ").count();
+    assert_eq!(all.len(), listed, "none is in both lists");
     let verbs = every_verb(&both.dir);
     let verbs = verbs.into_iter().filter(|verb| !verb.is_group).map(|verb| verb.name);
     assert_eq!(all, verbs.collect(), "every verb stands in one of them");
@@ -197,8 +167,7 @@ fn compare_leases(both: &mut SideBySide) {
     both.same_with(["lease", "release", "k-verb"], &variables, &[], &sent);
 
     for key in ["r-verb", "r-http"] {
-        let words = ["lease", "acquire", key, "--owner", "o", "--ttl", "1h"];
-        assert_eq!(both.dir.fencehold(&words).code, 0);
+        both.dir.succeeds(&format!("lease acquire {key} --owner o --ttl 1h"));
     }
     let sent = both.post("/v1/leases/revoke", json!({ "key": "r-http", "by": "me", "reason": "why" }));
     both.same(["lease", "revoke", "r-verb", "--by", "me", "--reason", "why"], &sent);
@@ -258,7 +227,7 @@ fn compare_attempts(both: &mut SideBySide) {
 }
 
 fn compare_changes_of_jobs(both: &mut SideBySide) {
-    let ids = [both.dir.enqueue("1", &[]), both.dir.enqueue("2", &[])];
+    let ids = [both.dir.enqueue("1", ""), both.dir.enqueue("2", "")];
     for (verb, path) in [("cancel", "cancel"), ("retry", "retry"), ("rm", "delete")] {
         let selector = json!({ "type": "ids", "job_ids": [ids[1]] });
         let sent = both.post(&format!("/v1/jobs/{path}-batch"), json!({ "selector": selector, "by": "me" }));
@@ -314,13 +283,9 @@ fn compare_effects(both: &mut SideBySide) {
 
 /// These are of the same things, and nothing may differ.
 fn compare_what_only_looks(both: &mut SideBySide) {
-    let job = both
-        .dir
-        .enqueue(r#"{"to":"ada"}"#, &["--label", "colour=red", "--unique-key", "u"]);
-    let words = ["run", "--key", "reports/daily", "--task", "t", "--", "true"];
-    assert_eq!(both.dir.fencehold(&words).code, 0);
-    let words = ["schedule", "set", "nightly", "--cron", "30 2 * * *", "--queue", "q", "--kind", "k"];
-    assert_eq!(both.dir.fencehold(&words).code, 0);
+    let job = both.dir.enqueue(r#"{"to":"ada"}"#, "--label colour=red --unique-key u");
+    both.dir.succeeds("run --key reports/daily --task t -- true");
+    both.dir.succeeds("schedule set nightly --cron '30 2 * * *' --queue q --kind k");
     let sent = both.post("/v1/quota/set", json!({ "quota": { "max_keys": 1_000 }, "by": "me" }));
     assert_eq!(both.same(["quota", "set", "--max-keys", "1000", "--by", "me"], &sent), sent);
     for (words, path) in [
@@ -349,26 +314,14 @@ fn compare_what_only_looks(both: &mut SideBySide) {
 }
 
 fn compare_watching(both: &mut SideBySide) {
-    let event = |both: &SideBySide, seq: &Value| {
-        let sent = both.get("/v1/events?limit=1000");
-        let found = sent["events"].as_array().unwrap().iter().find(|event| event["seq"] == *seq);
-        found.cloned().unwrap_or_else(|| panic!("no event {seq}: {sent}"))
-    };
     for words in [["event", "watch"], ["lease", "watch"]] {
         let mut watching = both.dir.start(&[words[0], words[1], "-o", "json"]);
-        let is_seen = AtomicBool::new(false);
-        let line = std::thread::scope(|scope| {
-            scope.spawn(|| {
-                for _ in (0..300).take_while(|_| !is_seen.load(Ordering::Relaxed)) {
-                    both.dir.fencehold(&["run", "--key", "again", "--", "true"]);
-                }
-            });
-            let line = watching.line();
-            is_seen.store(true, Ordering::Relaxed);
-            line
-        });
-        let shown: Value = serde_json::from_str(&line).unwrap();
-        assert_eq!(shown, event(both, &shown["seq"]), "{words:?}");
+        let seen = std::thread::spawn(move || watching.json_line());
+        for _ in (0..300).take_while(|_| !seen.is_finished()) {
+            both.dir.fencehold("run --key again -- true");
+        }
+        let (shown, sent) = (seen.join().unwrap(), both.get("/v1/events?limit=1000"));
+        assert_eq!(&shown, found(&sent["events"], "seq", shown["seq"].clone()), "{words:?}");
         both.is_compared(&words);
     }
 }
@@ -378,10 +331,7 @@ fn compare_the_store(both: &mut SideBySide) {
     both.post("/v1/store/advance", json!({ "by": "me" }));
     let sent = both.post("/v1/store/advance", json!({ "by": "me" }));
     assert!(sent["closed_for_ms"].as_u64() > Some(0), "{sent}");
-    let mut shown = both
-        .dir
-        .fencehold(&["store", "advance", "--by", "me", "--yes", "-o", "json"])
-        .json();
+    let mut shown = both.dir.json("store advance --by me --yes");
     let mut sent = sent;
     // For how long it is closed moves.
     for document in [&mut shown, &mut sent] {
@@ -397,9 +347,8 @@ fn compare_the_store(both: &mut SideBySide) {
 fn compare_access(both: &mut SideBySide) {
     // From the first one on, the server asks for one.
     let store = format!("http://{}", both.address);
-    let words =
-        ["access-token", "create", "t-verb", "--role", "admin", "--all-namespaces", "--store", &store];
-    let shown = both.dir.fencehold(&[&words as &[&str], &["-o", "json"]].concat()).json();
+    let create = format!("access-token create t-verb --role admin --all-namespaces --store {store}");
+    let shown = both.dir.json(&create);
     let access_token = shown["access_token"].as_str().unwrap().to_owned();
     let post = |both: &SideBySide, path: &str, body: Value| {
         ask_as(&access_token, &both.address, &format!("POST {path}"), &body.to_string())
@@ -410,7 +359,7 @@ fn compare_access(both: &mut SideBySide) {
     });
     let sent = post(both, "/v1/access-tokens/create", created);
     let variables = [("FENCEHOLD_ACCESS_TOKEN", access_token.as_str())];
-    both.same_with(words, &variables, &["access_token"], &sent);
+    both.same_with(create.split(' '), &variables, &["access_token"], &sent);
     let get =
         |both: &SideBySide, path: &str| ask_as(&access_token, &both.address, &format!("GET {path}"), "");
     let sent = get(both, "/v1/access-tokens");
@@ -419,11 +368,9 @@ fn compare_access(both: &mut SideBySide) {
         post(both, "/v1/access-tokens/revoke", json!({ "access_token_id": "4f1d2c3b5a69", "by": "me" }));
     let listed = get(both, "/v1/access-tokens");
     let listed = listed["access_tokens"].as_array().unwrap();
-    let last = listed.iter().rfind(|token| token["name"] == "t-verb").unwrap()["id"]
-        .as_str()
-        .unwrap()
-        .to_owned();
-    both.same_with(["access-token", "revoke", &last, "--store", &store], &variables, &[], &sent);
+    let last = listed.iter().rfind(|token| token["name"] == "t-verb").unwrap();
+    let last = last["id"].as_str().unwrap();
+    both.same_with(["access-token", "revoke", last, "--store", &store], &variables, &[], &sent);
     let sent = get(both, "/v1/audit");
     let shown = both.same_with(["audit", "ls", "--store", &store], &variables, &[], &sent);
     assert_eq!(shown, sent);
@@ -432,19 +379,17 @@ fn compare_access(both: &mut SideBySide) {
 #[test]
 fn one_element_of_a_list_stands_in_each_line() {
     let dir = TestDirectory::new();
-    let ids = [dir.enqueue("1", &[]), dir.enqueue("2", &[])];
-    let lines = dir.fencehold(&["job", "ls", "-o", "jsonl"]);
-    let listed: Vec<Value> = lines.out.lines().map(|line| serde_json::from_str(line).unwrap()).collect();
-    assert_eq!(listed.iter().map(|job| job["id"].as_str().unwrap()).collect::<Vec<_>>(), ids);
-    let page = dir.fencehold(&["job", "ls", "-o", "json"]).json();
-    assert_eq!(page, json!({ "jobs": listed }), "and the page has no next one");
+    let ids = [dir.enqueue("1", ""), dir.enqueue("2", "")];
+    let listed = Value::Array(dir.fencehold("job ls -o jsonl").json_lines());
+    assert_eq!(each(&listed, "id"), ids);
+    assert_eq!(dir.json("job ls"), json!({ "jobs": listed }), "and the page has no next one");
 }
 
 #[test]
 fn an_error_is_the_problem_that_the_server_sends() {
     let dir = TestDirectory::new();
-    assert_eq!(dir.fencehold(&["lease", "acquire", "k", "--owner", "ada", "--ttl", "1h"]).code, 0);
-    let held = dir.fencehold(&["lease", "acquire", "k", "-o", "json"]);
+    assert_eq!(dir.fencehold("lease acquire k --owner ada --ttl 1h").code, 0);
+    let held = dir.fencehold("lease acquire k -o json");
     let (_server, address) = serve(&dir, "127.0.0.1:0");
     let hold_id = "0".repeat(32);
     let body = json!({ "key": "k", "hold_id": hold_id, "owner": "bob", "ttl_ms": 1_000 });
@@ -454,32 +399,29 @@ fn an_error_is_the_problem_that_the_server_sends() {
     // How long it is held moves with time.
     for problem in [&mut sent, &mut shown] {
         assert!(problem["remaining_ms"].is_u64(), "{problem}");
-        problem
-            .as_object_mut()
-            .unwrap()
-            .retain(|name, _| name != "remaining_ms" && name != "detail");
+        let fields = problem.as_object_mut().unwrap();
+        fields.retain(|name, _| name != "remaining_ms" && name != "detail");
     }
     assert_eq!(shown, sent);
 
     let none = "00000000-0000-0000-0000-000000000000";
     for (words, code, kind) in [
-        (&["job", "get", none] as &[&str], 1, "job-not-found"),
-        (&["schedule", "get", "s"], 1, "schedule-not-found"),
-        (&["queue", "rm", "q"], 1, "queue-not-found"),
-        (&["job", "claim", "--queue", "q"], 75, "wait-timed-out"),
-        (&["--store", "file:nowhere", "lease", "ls"], 74, "no-store"),
-        (&["lease", "acquire", "k", "--ttl", "1ms"], 2, "bad-input"),
-        (&["lease", "acquire", "k", "--nonsense"], 2, "bad-input"),
-        (&["--store", "http://127.0.0.1:1", "--timeout", "1ms", "lease", "ls"], 69, "unavailable"),
+        (&*format!("job get {none}"), 1, "job-not-found"),
+        ("schedule get s", 1, "schedule-not-found"),
+        ("queue rm q", 1, "queue-not-found"),
+        ("job claim --queue q", 75, "wait-timed-out"),
+        ("--store file:nowhere lease ls", 74, "no-store"),
+        ("lease acquire k --ttl 1ms", 2, "bad-input"),
+        ("lease acquire k --nonsense", 2, "bad-input"),
+        ("--store http://127.0.0.1:1 --timeout 1ms lease ls", 69, "unavailable"),
     ] {
         for format in ["json", "jsonl"] {
-            let refused = dir.fencehold(&[words, &["-o", format]].concat());
+            let refused = dir.fencehold(&format!("{words} -o {format}")).ended(code);
             let problem = problem(&refused);
-            assert_eq!(refused.code, code, "{words:?}: {refused:?}");
-            assert_eq!(problem["type"], format!("urn:fencehold:{kind}"), "{words:?}: {refused:?}");
+            assert_eq!(problem["type"], format!("urn:fencehold:{kind}"), "{refused:?}");
             assert!(problem["detail"].is_string() && problem["title"].is_string(), "{problem}");
         }
     }
-    let bad = said(dir.command(["lease", "ls", "-o", "json"]).env("FENCEHOLD_TIMEOUT", "soon"));
+    let bad = said(dir.command("lease ls -o json").env("FENCEHOLD_TIMEOUT", "soon"));
     assert_eq!((bad.code, &problem(&bad)["type"]), (2, &json!("urn:fencehold:bad-input")), "{bad:?}");
 }

@@ -6,7 +6,6 @@ use std::fs;
 use std::process::Command;
 
 use fencehold_contract::clock::{Clock as _, SystemClock};
-use rustix::process::Signal;
 
 use crate::support::{DirectoryOwner, TestDirectory, said};
 
@@ -14,12 +13,6 @@ const TTL_MS: u64 = 3_600_000;
 
 fn log(dir: &TestDirectory) -> std::path::PathBuf {
     dir.path("leases/fencehold.db-wal")
-}
-
-/// The owner of the directory is killed.
-fn kill(mut owner: DirectoryOwner) {
-    owner.0.send(Signal::KILL);
-    owner.0.child.wait().unwrap();
 }
 
 /// The moment on the machine's own clock.
@@ -32,35 +25,30 @@ fn now_ms() -> u64 {
 fn a_renewal_that_the_file_system_forgot_shortens_no_lease() {
     let dir = TestDirectory::new();
     let owner = DirectoryOwner::start(&dir);
-    let lease = dir.fencehold(&["lease", "acquire", "k", "--ttl", "1h", "-o", "json"]).json();
+    let lease = dir.json("lease acquire k --ttl 1h");
     let (hold, token) = (lease["hold_id"].as_str().unwrap(), lease["token"].as_u64().unwrap().to_string());
     let renew = || {
         let sent_ms = now_ms();
-        let mut command = dir.command(["lease", "renew", "k", "--token", &token]);
-        let said = said(command.env("FENCEHOLD_HOLD_ID", hold));
-        assert_eq!(said.code, 0, "{said:?}");
+        let mut command = dir.command(&format!("lease renew k --token {token}"));
+        said(command.env("FENCEHOLD_HOLD_ID", hold)).ended(0);
         sent_ms
     };
     // The first renewal under an owner is synced: it says that others are not.
     renew();
     let synced = fs::read(log(&dir)).unwrap();
     let sent_ms = renew();
-    kill(owner);
+    owner.kill();
     assert_ne!(fs::read(log(&dir)).unwrap(), synced, "the renewal was written");
     fs::write(log(&dir), synced).unwrap();
     let asked_ms = now_ms();
     let lease = dir.lease("k");
     let ends_ms = asked_ms + lease["holder"]["remaining_ms"].as_u64().unwrap();
-    assert!(
-        ends_ms >= sent_ms + TTL_MS,
-        "the lease ends {} ms before its holder was promised",
-        sent_ms + TTL_MS - ends_ms
-    );
+    let promised_ms = sent_ms + TTL_MS;
+    assert!(ends_ms >= promised_ms, "it ends {} ms before it was promised", promised_ms - ends_ms);
 }
 
 fn token(dir: &TestDirectory) -> u64 {
-    let said = dir.fencehold(&["run", "--key", "k", "--", "sh", "-c", "echo $FENCEHOLD_TOKEN"]);
-    assert_eq!(said.code, 0, "{said:?}");
+    let said = dir.succeeds("run --key k -- sh -c 'echo $FENCEHOLD_TOKEN'");
     said.out.trim().parse().unwrap()
 }
 
@@ -70,14 +58,13 @@ fn a_restore_never_advises_to_remove_a_log_that_is_in_use() {
     let dir = TestDirectory::new();
     assert_eq!(token(&dir), 1);
     let backup = dir.path("backup").display().to_string();
-    assert_eq!(dir.fencehold(&["store", "backup", &backup]).code, 0);
+    dir.succeeds(&["store", "backup", &backup]);
     let owner = DirectoryOwner::start(&dir);
     assert_eq!(token(&dir), 2);
-    kill(owner);
-    let said = dir.fencehold(&["store", "restore", &backup, "--by", "me"]);
-    assert_eq!(said.code, 74, "{said:?}");
+    owner.kill();
+    let restore = format!("store restore {backup} --by me");
+    let said = dir.fails(&restore, 74, &["it exists already, and was left untouched"]);
     assert!(!said.err.contains("remove"), "{said:?}");
-    assert!(said.err.contains("it exists already, and was left untouched"), "{said:?}");
     assert_eq!(token(&dir), 3, "nothing was lost");
 }
 
@@ -87,19 +74,14 @@ fn a_store_that_was_rewound_is_refused_until_it_is_advanced() {
     let dir = TestDirectory::new();
     let owner = DirectoryOwner::start(&dir);
     assert_eq!([token(&dir), token(&dir)], [1, 2]);
-    kill(owner);
+    owner.kill();
     fs::remove_file(log(&dir)).unwrap();
-    for words in [&["run", "--key", "k", "--", "true"][..], &["store", "status"], &["lease", "ls"]] {
-        let said = dir.fencehold(words);
-        assert_eq!(said.code, 74, "{said:?}");
-        assert!(said.err.contains("was acknowledged from it"), "{said:?}");
-        assert!(said.err.contains("store advance --by NAME --yes"), "{said:?}");
+    for words in ["run --key k -- true", "store status", "lease ls"] {
+        dir.fails(words, 74, &["was acknowledged from it", "store advance --by NAME --yes"]);
     }
-    assert_eq!(dir.fencehold(&["store", "advance", "--by", "me", "--yes"]).code, 0);
+    assert_eq!(dir.fencehold("store advance --by me --yes").code, 0);
     // What was granted and forgotten may still be believed in.
-    let closed = dir.fencehold(&["lease", "acquire", "k", "--ttl", "1h"]);
-    assert_eq!(closed.code, 69, "{closed:?}");
-    assert!(closed.err.contains("nobody is granted anything for another"), "{closed:?}");
+    dir.fails("lease acquire k --ttl 1h", 69, &["nobody is granted anything for another"]);
 }
 
 /// The same command in a time namespace of its own, whose boot-time clock is a day ahead.
@@ -122,14 +104,14 @@ fn a_day_ahead(command: &Command) -> Command {
 #[test]
 fn owners_in_two_time_namespaces_in_turn_keep_no_lease_alive() {
     let dir = TestDirectory::new();
-    if said(&mut a_day_ahead(&dir.command(["--version"]))).code != 0 {
+    if said(&mut a_day_ahead(&dir.command("--version"))).code != 0 {
         eprintln!("SKIPPED: this machine lets this user make no time namespace");
         return;
     }
-    assert_eq!(dir.fencehold(&["lease", "acquire", "k", "--ttl", "1h"]).code, 0);
+    assert_eq!(dir.fencehold("lease acquire k --ttl 1h").code, 0);
     let mut remaining_ms = TTL_MS;
     for turn in 0..4 {
-        let look = dir.command(["lease", "get", "k", "-o", "json"]);
+        let look = dir.command("lease get k -o json");
         let lease = said(&mut if turn % 2 == 0 { a_day_ahead(&look) } else { look }).json();
         let left_ms = lease["holder"]["remaining_ms"].as_u64().unwrap();
         assert!(left_ms < remaining_ms, "turn {turn}: {remaining_ms} ms were left, and now {left_ms} ms");

@@ -3,7 +3,7 @@
 
 use std::path::Path;
 
-use crate::support::{CommandOutput, RunningProcess, TestDirectory, said};
+use crate::support::{CommandOutput, RunningProcess, TestDirectory, found, said};
 
 /// Every verb that only looks, or acts on what must be there.
 const LOOKING: &[&str] = &[
@@ -36,24 +36,17 @@ const ACTING: &[&str] = &[
     "work --queue q --until-empty -- true",
     "queue pause q",
     "quota set --max-keys 5",
-    "schedule set s --cron 0_*_*_*_* --queue q --kind k --payload 1",
+    "schedule set s --cron '0 * * * *' --queue q --kind k --payload 1",
 ];
-
-/// The words of a line. `_` stands for a blank within a word.
-fn words(line: &str) -> Vec<String> {
-    line.split(' ').map(|word| word.replace('_', " ")).collect()
-}
 
 /// In a room, with a store that is named by a flag.
 fn named(dir: &TestDirectory, store: &str, line: &str) -> CommandOutput {
-    let mut words = words(line);
-    words.splice(0..0, ["--store".to_owned(), store.to_owned()]);
-    said(dir.command(words).env_remove("FENCEHOLD_STORE"))
+    default(dir, &format!("--store {store} {line}"))
 }
 
 /// In a room, with the default store.
 fn default(dir: &TestDirectory, line: &str) -> CommandOutput {
-    said(dir.command(words(line)).env_remove("FENCEHOLD_STORE"))
+    said(dir.command(line).env_remove("FENCEHOLD_STORE"))
 }
 
 fn is_refused(said: &CommandOutput, path: &Path, line: &str) {
@@ -77,8 +70,8 @@ fn no_verb_creates_a_store_that_was_only_named() {
     }
     // By the variable too; and an empty directory is no store.
     std::fs::create_dir_all(dir.path("typo/x")).unwrap();
-    for line in all {
-        let said = said(dir.command(words(line)).env("FENCEHOLD_STORE", "file:typo/x"));
+    for &line in all {
+        let said = said(dir.command(line).env("FENCEHOLD_STORE", "file:typo/x"));
         is_refused(&said, &path, line);
         assert_eq!(std::fs::read_dir(dir.path("typo/x")).unwrap().count(), 0, "{line}");
     }
@@ -98,8 +91,7 @@ fn a_server_whose_settings_name_a_missing_store_does_not_start() {
 fn the_printed_command_creates_it_and_so_does_create() {
     let dir = TestDirectory::new();
     for _ in 0..2 {
-        let said = named(&dir, "file:typo/x", "store create");
-        assert_eq!(said.code, 0, "{said:?}");
+        named(&dir, "file:typo/x", "store create").ended(0);
     }
     let listed = named(&dir, "file:typo/x", "lease ls");
     assert_eq!((listed.code, listed.err.contains("no store")), (0, false), "{listed:?}");
@@ -129,9 +121,7 @@ fn the_default_store_creates_itself_and_looking_does_not_create_it() {
     let listed = default(&dir, "lease ls -o json");
     assert_eq!((listed.code, listed.json()), (0, serde_json::json!({ "leases": [] })), "{listed:?}");
     for line in WAITING {
-        let said = default(&dir, line);
-        assert_eq!(said.code, 74, "{line}: {said:?}");
-        assert!(said.err.contains("yet"), "{line}: {said:?}");
+        default(&dir, line).ended(74).says(&["yet"]);
         assert!(!state.exists(), "{line}");
     }
     assert_eq!(default(&dir, "run --key k -- true").code, 0);
@@ -143,25 +133,12 @@ fn the_default_store_creates_itself_and_looking_does_not_create_it() {
 #[test]
 fn all_who_create_a_store_at_the_same_time_have_the_same_one() {
     let dir = TestDirectory::new();
-    let mut all: Vec<RunningProcess> = (0..8)
-        .map(|_| {
-            let words =
-                ["--store", "file:new/x", "run", "--create", "--key", "k", "--wait", "60s", "--", "sh", "-c"];
-            let mut command = dir.command(words);
-            RunningProcess::start(command.arg("echo $FENCEHOLD_TOKEN"))
-        })
-        .collect();
-    let mut tokens: Vec<String> = all
-        .iter_mut()
-        .map(|running| {
-            let said = running.finish();
-            assert_eq!(said.code, 0, "{said:?}");
-            said.out.trim().to_owned()
-        })
-        .collect();
+    let words = "--store file:new/x run --create --key k --wait 60s -- sh -c 'echo $FENCEHOLD_TOKEN'";
+    let mut all: Vec<RunningProcess> = (0..8).map(|_| dir.start(words)).collect();
+    let token = |running: &mut RunningProcess| running.finish().ended(0).out.trim().parse().unwrap();
+    let mut tokens: Vec<u64> = all.iter_mut().map(token).collect();
     tokens.sort_unstable();
-    let one_to_eight: Vec<String> = (1..=8).map(|token| token.to_string()).collect();
-    assert_eq!(tokens, one_to_eight, "one store, one counter");
+    assert_eq!(tokens, [1, 2, 3, 4, 5, 6, 7, 8], "one store, one counter");
 }
 
 #[test]
@@ -174,22 +151,10 @@ fn a_store_that_a_reboot_takes_is_created_with_a_warning() {
     let dir = TestDirectory::new();
     let directory = tempfile::tempdir_in(shared).unwrap();
     let store = format!("file:{}", directory.path().join("leases").display());
-    let created = named(&dir, &store, "store create");
-    assert_eq!(created.code, 0, "{created:?}");
-    assert!(created.err.contains("it is on tmpfs: a reboot takes all of it"), "{created:?}");
-    let logged = named(
-        &dir,
-        &format!("file:{}", directory.path().join("other").display()),
-        "run -v --create --key k -- true",
-    );
-    assert!(logged.err.contains("created on tmpfs"), "{logged:?}");
-    let doctor = named(&dir, &store, "doctor -o json");
-    let report = doctor.json();
-    let found = report["checks"]
-        .as_array()
-        .unwrap()
-        .iter()
-        .find(|check| check["name"] == "file system")
-        .unwrap();
-    assert_eq!(found["verdict"], "warning", "{found}");
+    let created = named(&dir, &store, "store create").ended(0);
+    created.says(&["it is on tmpfs: a reboot takes all of it"]);
+    let other = format!("file:{}", directory.path().join("other").display());
+    named(&dir, &other, "run -v --create --key k -- true").says(&["created on tmpfs"]);
+    let report = named(&dir, &store, "doctor -o json").json();
+    assert_eq!(found(&report["checks"], "name", "file system")["verdict"], "warning", "{report}");
 }

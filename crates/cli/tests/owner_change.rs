@@ -2,8 +2,6 @@
 //! next owner, and if it has gone by then, the grant is given back.
 #![cfg(feature = "file")]
 
-use std::fs;
-use std::path::PathBuf;
 use std::sync::Arc;
 use std::task::{Context, Waker};
 
@@ -14,36 +12,7 @@ use fencehold_core::{HoldId, Key, Namespace, Owner};
 use fencehold_store_file::FileStore;
 use fencehold_test_store::block_on;
 
-use crate::support::{DirectoryOwner, TestDirectory, eventually};
-
-/// The gates of a store's directory.
-struct Gates(PathBuf);
-
-impl Gates {
-    fn of(dir: &TestDirectory) -> Self {
-        let gates = Gates(dir.path("leases/gates"));
-        fs::create_dir(&gates.0).unwrap();
-        gates
-    }
-
-    fn close(&self, name: &str) {
-        fs::write(self.0.join(format!("{name}.closed")), "").unwrap();
-    }
-
-    fn open(&self, name: &str) {
-        fs::remove_file(self.0.join(format!("{name}.closed"))).unwrap();
-    }
-
-    /// Which process stands at a closed gate.
-    fn reached(&self, name: &str) -> Option<u32> {
-        fs::read_to_string(self.0.join(format!("{name}.reached"))).ok()?.parse().ok()
-    }
-}
-
-fn kill(mut owner: DirectoryOwner) {
-    owner.0.child.kill().unwrap();
-    owner.0.finish();
-}
+use crate::support::{DirectoryOwner, Gates, TestDirectory, eventually};
 
 /// R13, with real processes.
 #[test]
@@ -52,18 +21,15 @@ fn a_grant_whose_answer_died_with_the_owner_is_had_from_the_next() {
     let owner = DirectoryOwner::start(&dir);
     let gates = Gates::of(&dir);
     gates.close("kept");
-    let mut asker = dir.start(&["lease", "acquire", "k", "--ttl", "60s", "-o", "json"]);
-    eventually("the owner has kept the grant", || gates.reached("kept") == Some(owner.0.child.id()));
-    kill(owner);
+    let mut asker = dir.start("lease acquire k --ttl 60s -o json");
+    eventually("the owner has kept the grant", || gates.reached("kept") == Some(owner.id()));
+    owner.kill();
     gates.open("kept");
     let said = asker.finish();
     assert_eq!((said.code, said.json()["token"].as_u64()), (0, Some(1)), "{said:?}");
     let granted = |event: &serde_json::Value| event["key"] == "k" && event["type"] == "lease_acquired";
-    assert_eq!(
-        dir.events().iter().filter(|event| granted(event)).count(),
-        1,
-        "one grant, told by the next owner"
-    );
+    let grants = dir.events().into_iter().filter(granted).count();
+    assert_eq!(grants, 1, "one grant, told by the next owner");
 }
 
 /// No caller knows of such a lease: no response to its hold id ever arrived.
@@ -76,7 +42,7 @@ fn a_grant_that_is_resumed_by_the_next_owner_and_finds_its_asker_gone_is_given_b
     let call = CallContext::new(Namespace::default()).with_timeout_ms(60_000);
     let key = Key::new("k").unwrap();
     let view = || -> LeaseView { block_on(store.get(&call, key.clone())).unwrap().unwrap() };
-    assert_eq!(block_on(store.status(&call)).unwrap().owner_pid, Some(owner.0.child.id()));
+    assert_eq!(block_on(store.status(&call)).unwrap().owner_pid, Some(owner.id()));
 
     gates.close("kept");
     let hold = HoldId::from_random([7; 16]);
@@ -86,11 +52,11 @@ fn a_grant_that_is_resumed_by_the_next_owner_and_finds_its_asker_gone_is_given_b
     let mut is_asking = || assert!(asking.as_mut().poll(&mut context).is_pending());
     eventually("the owner has kept the grant", || {
         is_asking();
-        gates.reached("kept") == Some(owner.0.child.id())
+        gates.reached("kept") == Some(owner.id())
     });
     // The next owner is this process. It is held before it can answer anything.
     gates.close("confirm");
-    kill(owner);
+    owner.kill();
     gates.open("kept");
     eventually("this process serves", || {
         is_asking();

@@ -8,12 +8,14 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::fs;
-use std::os::unix::fs::{PermissionsExt, symlink};
+use std::os::unix::fs::PermissionsExt;
 use std::os::unix::process::CommandExt;
 use std::path::Path;
 use std::process::{Command, Stdio};
 
-use crate::support::{TestDirectory, code, eventually};
+use rustix::process::{Pid, Signal, kill_process_group};
+
+use crate::support::{TestDirectory, code, path_with_fencehold, until};
 
 /// Pages whose commands are not run, and why.
 const NOT_RUN: &[(&str, &str)] = &[
@@ -39,9 +41,7 @@ fn markdown_in(folder: &str) -> Vec<(String, String)> {
     let entries = fs::read_dir(root().join(folder)).unwrap().map(|entry| entry.unwrap().path());
     let mut pages: Vec<_> = entries
         .filter(|path| path.extension().is_some_and(|extension| extension == "md"))
-        .map(|path| {
-            (path.file_name().unwrap().to_string_lossy().into_owned(), fs::read_to_string(path).unwrap())
-        })
+        .map(|path| (path.file_name().unwrap().to_string_lossy().into(), fs::read_to_string(&path).unwrap()))
         .collect();
     pages.sort();
     pages
@@ -49,10 +49,8 @@ fn markdown_in(folder: &str) -> Vec<(String, String)> {
 
 /// The pages whose commands are run.
 fn pages_to_run() -> Vec<(String, String)> {
-    let pages = markdown_in("docs").into_iter();
-    pages
-        .filter(|(name, _)| NOT_RUN.iter().all(|(other, _)| name != other))
-        .collect()
+    let is_run = |(name, _): &(String, String)| NOT_RUN.iter().all(|(other, _)| name != other);
+    markdown_in("docs").into_iter().filter(is_run).collect()
 }
 
 /// The text outside fenced blocks, and the blocks of this language.
@@ -68,14 +66,8 @@ fn apart(text: &str, language: &str) -> (String, Vec<String>) {
         }
     }
     assert_eq!(block, None, "a block that is not closed");
-    (
-        prose,
-        blocks
-            .into_iter()
-            .filter(|(of, _)| of == language)
-            .map(|(_, body)| body)
-            .collect(),
-    )
+    let blocks = blocks.into_iter().filter(|(of, _)| of == language);
+    (prose, blocks.map(|(_, body)| body).collect())
 }
 
 /// The commands in the text: code spans that begin with the name of the program. A span may go on in the next line.
@@ -93,10 +85,8 @@ fn block_commands(script: &str) -> Vec<String> {
     let lines = script.lines().map(|line| line.split(" # ").next().unwrap_or_default());
     let pieces = lines.flat_map(|line| line.split(['|', ';', '&', '(', ')', '\n']));
     let commands = pieces.map(|piece| piece.trim().trim_start_matches("$ ").trim_start_matches("exec "));
-    commands
-        .filter(|command| command.starts_with("fencehold "))
-        .map(str::to_owned)
-        .collect()
+    let ours = commands.filter(|command| command.starts_with("fencehold "));
+    ours.map(str::to_owned).collect()
 }
 
 /// The help of every verb, by its name: `lease acquire`.
@@ -129,11 +119,8 @@ fn verb_and_words<'c>(
 
 /// Nothing if this verb and these options exist.
 fn what_is_wrong(command: &str, verbs: &BTreeMap<&'static str, &'static str>) -> Option<String> {
-    if command
-        .split_whitespace()
-        .skip(1)
-        .all(|word| ["--help", "--version", "-V", "-h"].contains(&word))
-    {
+    let mut words = command.split_whitespace().skip(1);
+    if words.all(|word| ["--help", "--version", "-V", "-h"].contains(&word)) {
         return None;
     }
     let Some((verb, words)) = verb_and_words(command, verbs) else {
@@ -182,13 +169,8 @@ fn a_wrong_verb_and_a_wrong_option_are_noticed() {
     for command in right {
         assert_eq!(what_is_wrong(command, &verbs), None, "{command}");
     }
-    for command in [
-        "fencehold leases ls",
-        "fencehold lease ls --free",
-        "fencehold lease lst",
-        "fencehold run --keys k -- ls",
-    ] {
-        assert!(what_is_wrong(command, &verbs).is_some(), "{command}");
+    for command in ["leases ls", "lease ls --free", "lease lst", "run --keys k -- ls"] {
+        assert!(what_is_wrong(&format!("fencehold {command}"), &verbs).is_some(), "{command}");
     }
     let script = "vars=$(fencehold job a \\\n  --b) || exit # fencehold c\nfencehold d | jq; fencehold e &\n";
     assert_eq!(block_commands(script), ["fencehold job a    --b", "fencehold d", "fencehold e"]);
@@ -200,8 +182,6 @@ fn a_wrong_verb_and_a_wrong_option_are_noticed() {
 /// left running. Gives its exit code and all that it printed, with each line before it is run.
 fn run(script: &str) -> (i32, String) {
     let dir = TestDirectory::new();
-    fs::create_dir(dir.path("bin")).unwrap();
-    symlink(env!("CARGO_BIN_EXE_fencehold"), dir.path("bin/fencehold")).unwrap();
     let names = script.split_whitespace().filter_map(|word| word.strip_prefix("./"));
     for name in names.collect::<BTreeSet<_>>() {
         fs::write(dir.path(name), "#!/bin/sh\nexec cat\n").unwrap();
@@ -218,9 +198,8 @@ fn run(script: &str) -> (i32, String) {
     if let Some(profile) = std::env::var_os("LLVM_PROFILE_FILE") {
         shell.env("LLVM_PROFILE_FILE", profile);
     }
-    let path = std::env::var("PATH").unwrap_or_default();
     shell
-        .env("PATH", format!("{}:{path}", dir.path("bin").display()))
+        .env("PATH", path_with_fencehold())
         .env("HOME", dir.path(""))
         .env("FENCEHOLD_STORE", dir.store())
         .env("FENCEHOLD_SERVE_LISTEN", address.to_string())
@@ -229,17 +208,10 @@ fn run(script: &str) -> (i32, String) {
         .stderr(printed)
         .process_group(0);
     let mut shell = shell.spawn().unwrap();
-    let mut status = None;
-    eventually("the end of the script", || {
-        status = shell.try_wait().unwrap();
-        status.is_some()
-    });
+    let status = until("the end of the script", || shell.try_wait().unwrap());
     // The group may be empty already.
-    let _ = rustix::process::kill_process_group(
-        rustix::process::Pid::from_child(&shell),
-        rustix::process::Signal::KILL,
-    );
-    (code(status.unwrap()), fs::read_to_string(dir.path("printed")).unwrap())
+    let _ = kill_process_group(Pid::from_child(&shell), Signal::KILL);
+    (code(status), fs::read_to_string(dir.path("printed")).unwrap())
 }
 
 /// The shell blocks of a page as one script.

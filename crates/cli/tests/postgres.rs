@@ -1,95 +1,68 @@
 //! The command line on a PostgreSQL database.
 
-use std::process::{Command, Output};
-
 use fencehold_test_servers::postgres::{Durable, PostgresServer};
+use serde_json::json;
 
-use crate::support::{TestDirectory, eventually};
-
-fn fencehold(store: &str, args: &[&str]) -> Output {
-    Command::new(env!("CARGO_BIN_EXE_fencehold"))
-        .args(["--store", store])
-        .args(args)
-        .output()
-        .unwrap()
-}
-
-fn said(output: &Output) -> String {
-    assert!(output.status.success(), "{output:?}");
-    String::from_utf8(output.stdout.clone()).unwrap()
-}
+use crate::support::{TestDirectory, assert_has, eventually, said};
 
 #[test]
 fn a_database_is_a_store_like_any_other() {
-    let cluster = PostgresServer::start(Durable::No);
+    let (dir, cluster) = (TestDirectory::new(), PostgresServer::start(Durable::No));
     let store = cluster.url_text("fencehold");
-    let json =
-        |args: &[&str]| serde_json::from_str::<serde_json::Value>(&said(&fencehold(&store, args))).unwrap();
+    let fencehold = |words: &str| said(&mut dir.command_on(&store, words));
+    let json = |words: &str| fencehold(&format!("{words} -o json")).ended(0).json();
 
-    let before = json(&["store", "migrate", "--dry-run", "-o", "json"]);
+    let before = json("store migrate --dry-run");
     assert_eq!(before["version"], 0, "looking makes nothing");
-    let script = said(&fencehold(&store, &["store", "migrate", "--sql"]));
+    let script = fencehold("store migrate --sql").ended(0).out;
     assert!(script.contains("CREATE SCHEMA \"fencehold\";") && script.ends_with("COMMIT;\n"), "{script}");
-    let status = json(&["store", "status", "-o", "json"]);
-    assert_eq!(
-        (&status["schema"]["version"], &status["schema"]["supported_version"]),
-        (&0.into(), &before["supported_version"])
-    );
-    assert_eq!(
-        json(&["store", "migrate", "--dry-run", "-o", "json"])["version"],
-        0,
-        "nor does asking how it stands"
-    );
-    assert!(said(&fencehold(&store, &["store", "status"])).contains("not there yet"));
-    let made = json(&["store", "migrate", "-o", "json"]);
+    let versions = json!({ "version": 0, "supported_version": before["supported_version"] });
+    assert_has(&json("store status")["schema"], &versions);
+    assert_eq!(json("store migrate --dry-run")["version"], 0, "nor does asking how it stands");
+    fencehold("store status").ended(0).prints(&["not there yet"]);
+    let made = json("store migrate");
     assert_eq!(made["version"], made["supported_version"]);
     assert!(!made["applied"].as_array().unwrap().is_empty());
-    assert_eq!(json(&["store", "migrate", "-o", "json"])["applied"], serde_json::json!([]));
+    assert_eq!(json("store migrate")["applied"], json!([]));
     assert_eq!(before["pending"], made["applied"], "what would be carried out was said before");
     cluster.admin().run("CREATE ROLE hand LOGIN IN ROLE fencehold_worker");
     let worker = store.replacen("postgres@", "hand@", 1);
-    said(&fencehold(&worker, &["store", "migrate"]));
+    said(&mut dir.command_on(&worker, "store migrate")).ended(0);
 
-    let token = said(&fencehold(&store, &["run", "--key", "k", "--", "sh", "-c", "echo $FENCEHOLD_TOKEN"]));
-    assert_eq!(token.trim(), "1");
-    said(&fencehold(&store, &["lease", "acquire", "k", "--ttl", "1m", "-o", "json"]));
-    let held = fencehold(&store, &["run", "--key", "k", "--", "true"]);
-    assert_eq!(held.status.code(), Some(75), "{held:?}");
-    let status = json(&["store", "status", "-o", "json"]);
-    assert_eq!((&status["held_count"], &status["schema"]["name"]), (&1.into(), &"fencehold".into()));
-    assert_eq!(
-        (&status["schema"]["version"], &status["schema"]["supported_version"]),
-        (&made["version"], &made["supported_version"])
-    );
-    let version = format!("fencehold, version {0} of {0}", made["supported_version"]);
-    let shown = said(&fencehold(&store, &["store", "status"]));
-    assert!(shown.contains(&version), "{shown}");
-    said(&fencehold(&store, &["lease", "revoke", "k", "--by", "P", "--reason", "done"]));
-    let events = said(&fencehold(&store, &["event", "ls", "-o", "jsonl"]));
-    assert_eq!(events.lines().count(), 4, "{events}");
+    let token = fencehold("run --key k -- sh -c 'echo $FENCEHOLD_TOKEN'").ended(0);
+    assert_eq!(token.out.trim(), "1");
+    fencehold("lease acquire k --ttl 1m -o json").ended(0);
+    fencehold("run --key k -- true").ended(75);
+    let status = json("store status");
+    assert_eq!(status["held_count"], 1, "{status}");
+    let supported = &made["supported_version"];
+    let schema = json!({ "name": "fencehold", "version": made["version"], "supported_version": supported });
+    assert_has(&status["schema"], &schema);
+    let version = format!("fencehold, version {supported} of {supported}");
+    fencehold("store status").ended(0).prints(&[&version]);
+    fencehold("lease revoke k --by P --reason done").ended(0);
+    let events = fencehold("event ls -o jsonl").ended(0);
+    assert_eq!(events.out.lines().count(), 4, "{events:?}");
 
-    let elsewhere = fencehold("postgres://me:secret@127.0.0.1:1/app", &["store", "migrate"]);
-    let complaint = String::from_utf8_lossy(&elsewhere.stderr).into_owned();
-    assert_eq!(elsewhere.status.code(), Some(69), "{complaint}");
-    assert!(
-        complaint.contains("postgres://me@127.0.0.1:1/app") && !complaint.contains("secret"),
-        "{complaint}"
-    );
+    let elsewhere = "--store postgres://me:secret@127.0.0.1:1/app store migrate";
+    let elsewhere = dir.fails(elsewhere, 69, &["postgres://me@127.0.0.1:1/app"]);
+    assert!(!elsewhere.err.contains("secret"), "{elsewhere:?}");
     cluster
         .admin()
         .run("INSERT INTO fencehold.migration VALUES (9999, 'of the future')");
-    let newer = said(&fencehold(&store, &["store", "status"]));
-    assert!(newer.contains("version 9999 of") && newer.contains("update this one"), "{newer}");
-    let other = fencehold("memory:", &["store", "migrate"]);
-    assert_eq!(other.status.code(), Some(2));
+    fencehold("store status")
+        .ended(0)
+        .prints(&["version 9999 of", "update this one"]);
+    dir.fencehold("--store memory: store migrate").ended(2);
 }
 
 /// R43: the time for which the database's clock was set forward is no time that the claim stood in line.
 #[test]
 fn a_clock_set_forward_while_work_waits_runs_no_job_twice() {
-    let cluster = PostgresServer::start(Durable::No);
+    let (dir, cluster) = (TestDirectory::new(), PostgresServer::start(Durable::No));
     let store = cluster.url_text("fencehold");
-    said(&fencehold(&store, &["store", "migrate"]));
+    let fencehold = |words: &str| said(&mut dir.command_on(&store, words)).ended(0);
+    fencehold("store migrate");
     let admin = cluster.admin();
     admin.run(
         "CREATE TABLE fencehold.test_ahead (ms bigint NOT NULL);
@@ -97,36 +70,16 @@ fn a_clock_set_forward_while_work_waits_runs_no_job_twice() {
          CREATE OR REPLACE FUNCTION fencehold.now_ms() RETURNS bigint LANGUAGE sql VOLATILE AS
          'SELECT (extract(epoch FROM clock_timestamp()) * 1000)::bigint + (SELECT ms FROM fencehold.test_ahead)';",
     );
-    let dir = TestDirectory::new();
     // Two at a time: the second place takes the job if the first one's claim runs out under it.
     let command = "echo $FENCEHOLD_TOKEN >> begun; while [ ! -e end ]; do sleep 0.05; done";
-    let mut work = dir.start(&[
-        "--store",
-        &store,
-        "work",
-        "--queue",
-        "q",
-        "--ttl",
-        "6s",
-        "--concurrency",
-        "2",
-        "--",
-        "sh",
-        "-c",
-        command,
-    ]);
-    let queue = || {
-        let said = said(&fencehold(&store, &["queue", "ls", "-o", "json"]));
-        serde_json::from_str::<serde_json::Value>(&said).unwrap()
-    };
-    eventually("standing in line", || queue().to_string().contains("\"waiting_claim_count\":1"));
+    let words = format!("--store {store} work --queue q --ttl 6s --concurrency 2 -- sh -c '{command}'");
+    let mut work = dir.start(&words);
+    eventually("standing in line", || {
+        fencehold("queue ls -o json").json()["queues"][0]["waiting_claim_count"] == 1
+    });
     admin.run("UPDATE fencehold.test_ahead SET ms = 45000");
-    let enqueued = fencehold(&store, &["job", "enqueue", "--queue", "q", "--kind", "k", "--payload", "1"]);
-    let id = said(&enqueued).trim().to_owned();
-    let job = || {
-        let said = said(&fencehold(&store, &["job", "get", &id, "-o", "json"]));
-        serde_json::from_str::<serde_json::Value>(&said).unwrap()
-    };
+    let id = fencehold("job enqueue --queue q --kind k --payload 1").out;
+    let job = || fencehold(&format!("job get {id} -o json")).json();
     eventually("a run", || !dir.lines("begun").is_empty());
     // Past its first term, by the database's own reckoning: only a renewal brings it there.
     eventually("a ttl after its claim", || {

@@ -4,7 +4,7 @@
 
 use rustix::process::Signal;
 
-use crate::support::{CommandOutput, DirectoryOwner, RunningProcess, TestDirectory, eventually, serve};
+use crate::support::{DirectoryOwner, RunningProcess, TestDirectory, eventually, serve};
 
 /// A command that says when it is up, and ends when it is asked to.
 const HEEDS: &str = "trap 'echo asked >>asked; exit 3' TERM; echo up >>up; while :; do sleep 0.01; done";
@@ -13,26 +13,26 @@ const HEEDS: &str = "trap 'echo asked >>asked; exit 3' TERM; echo up >>up; while
 struct StoreAccess {
     dir: TestDirectory,
     /// What every command line begins with.
-    words: Vec<String>,
+    options: String,
     /// Who serves the store, where that is not the holder itself.
     _serves: Option<RunningProcess>,
 }
 
 impl StoreAccess {
-    fn command<'a>(&'a self, words: &[&'a str]) -> Vec<&'a str> {
-        self.words.iter().map(String::as_str).chain(words.iter().copied()).collect()
-    }
-
-    fn start(&self, words: &[&str]) -> RunningProcess {
-        let running = self.dir.start(&self.command(words));
+    /// Starts a verb that runs the command, and waits until that is up.
+    fn start(&self, words: &str) -> RunningProcess {
+        let mut command = self.dir.command(&format!("{} {words} --ttl 24h", self.options));
+        let running = RunningProcess::start(command.args(["--", "bash", "-c", HEEDS]));
         eventually("the command is up", || !self.dir.lines("up").is_empty());
         running
     }
 
-    fn fencehold(&self, words: &[&str]) -> CommandOutput {
-        let said = self.dir.fencehold(&self.command(words));
-        assert_eq!(said.code, 0, "{said:?}");
-        said
+    fn succeeds(&self, words: &str) {
+        self.dir.succeeds(&format!("{} {words}", self.options));
+    }
+
+    fn assert_asked(&self) {
+        assert!(!self.dir.lines("asked").is_empty(), "{:?}", self.options);
     }
 }
 
@@ -41,82 +41,58 @@ fn each_way() -> [StoreAccess; 3] {
     let (alone, beside, behind) = (TestDirectory::new(), TestDirectory::new(), TestDirectory::new());
     let DirectoryOwner(bystander) = DirectoryOwner::start(&beside);
     let (server, address) = serve(&behind, "127.0.0.1:0");
-    let words = vec!["--store".to_owned(), format!("http://{address}")];
+    let options = format!("--store http://{address}");
     [
-        StoreAccess { dir: alone, words: Vec::new(), _serves: None },
-        StoreAccess { dir: beside, words: Vec::new(), _serves: Some(bystander) },
-        StoreAccess { dir: behind, words, _serves: Some(server) },
+        StoreAccess { dir: alone, options: String::new(), _serves: None },
+        StoreAccess { dir: beside, options: String::new(), _serves: Some(bystander) },
+        StoreAccess { dir: behind, options, _serves: Some(server) },
     ]
 }
+
+const WORK: &str = "work --queue q --drain-timeout 0s";
 
 #[test]
 fn run_hears_of_a_revocation_long_before_its_next_renewal() {
     for way in each_way() {
-        let mut run = way.start(&["run", "--key", "k", "--ttl", "24h", "--", "bash", "-c", HEEDS]);
-        way.fencehold(&["lease", "revoke", "k", "--reason", "host is gone"]);
-        let said = run.finish();
-        assert_eq!(said.code, 76, "{:?}: {said:?}", way.words);
-        assert!(said.err.contains("host is gone"), "{:?}: {said:?}", way.words);
-        assert!(!way.dir.lines("asked").is_empty(), "{:?}", way.words);
+        let mut run = way.start("run --key k");
+        way.succeeds("lease revoke k --reason 'host is gone'");
+        run.finish().ended(76).says(&["host is gone"]);
+        way.assert_asked();
     }
 }
 
 #[test]
 fn work_hears_of_a_cancellation_long_before_its_next_renewal() {
     for way in each_way() {
-        let id = way.dir.enqueue("1", &[]);
-        let mut work = way.start(&[
-            "work",
-            "--queue",
-            "q",
-            "--ttl",
-            "24h",
-            "--drain-timeout",
-            "0s",
-            "--",
-            "bash",
-            "-c",
-            HEEDS,
-        ]);
-        way.fencehold(&["job", "cancel", &id, "--reason", "wrong input"]);
+        let id = way.dir.enqueue("1", "");
+        let mut work = way.start(WORK);
+        way.succeeds(&format!("job cancel {id} --reason 'wrong input'"));
         eventually("the job is cancelled", || way.dir.job(&id)["state"] == "cancelled");
-        assert!(!way.dir.lines("asked").is_empty(), "{:?}", way.words);
+        way.assert_asked();
         work.send(Signal::TERM);
-        assert_eq!(work.finish().code, 0, "{:?}", way.words);
+        work.finish().ended(0);
     }
 }
 
 #[test]
 fn run_gives_its_lease_back_when_its_command_ends() {
     for way in each_way() {
-        let mut run = way.start(&["run", "--key", "k", "--ttl", "24h", "--", "bash", "-c", HEEDS]);
+        let mut run = way.start("run --key k");
         run.send(Signal::TERM);
-        assert_eq!(run.finish().code, 3, "{:?}", way.words);
+        run.finish().ended(3);
         // A try: it does not wait.
-        way.fencehold(&["lease", "acquire", "k", "--ttl", "1m"]);
+        way.succeeds("lease acquire k --ttl 1m");
     }
 }
 
 #[test]
 fn work_gives_its_claim_back_when_it_is_ended() {
     for way in each_way() {
-        let id = way.dir.enqueue("1", &[]);
-        let mut work = way.start(&[
-            "work",
-            "--queue",
-            "q",
-            "--ttl",
-            "24h",
-            "--drain-timeout",
-            "0s",
-            "--",
-            "bash",
-            "-c",
-            HEEDS,
-        ]);
+        let id = way.dir.enqueue("1", "");
+        let mut work = way.start(WORK);
         work.send(Signal::TERM);
-        assert_eq!(work.finish().code, 0, "{:?}", way.words);
-        assert!(!way.dir.lines("asked").is_empty(), "{:?}", way.words);
-        assert_eq!(way.dir.job(&id)["state"], "queued", "{:?}", way.words);
+        work.finish().ended(0);
+        way.assert_asked();
+        assert_eq!(way.dir.job(&id)["state"], "queued", "{:?}", way.options);
     }
 }

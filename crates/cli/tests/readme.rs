@@ -2,11 +2,15 @@
 #![cfg(feature = "file")]
 
 use std::fs;
-use std::os::unix::fs::{PermissionsExt, symlink};
+use std::os::unix::fs::PermissionsExt;
 use std::path::Path;
 use std::process::Command;
 
-use crate::support::{CommandOutput, RunningProcess, TestDirectory, eventually, said};
+use serde_json::{Value, json};
+
+use crate::support::{
+    CommandOutput, RunningProcess, TestDirectory, assert_has, eventually, path_with_fencehold, said,
+};
 
 /// The shell lines of a section's first block, without comments and empty lines.
 fn lines_of(section: &str) -> Vec<String> {
@@ -20,17 +24,13 @@ fn lines_of_block(section: &str, nth: usize) -> Vec<String> {
     let within = after.split("\n## ").next().unwrap();
     let block = within.split("```sh\n").nth(nth).expect("a block of shell lines");
     let lines = block.split("\n```").next().unwrap().lines().map(str::trim);
-    lines
-        .filter(|line| !line.is_empty() && !line.starts_with('#'))
-        .map(str::to_owned)
-        .collect()
+    let lines = lines.filter(|line| !line.is_empty() && !line.starts_with('#'));
+    lines.map(str::to_owned).collect()
 }
 
-/// A room in which `fencehold` is on the path, and the commands of the page are there to be run.
+/// A room in which the commands of the page are there to be run.
 fn furnished() -> TestDirectory {
     let dir = TestDirectory::new();
-    fs::create_dir(dir.path("bin")).unwrap();
-    symlink(env!("CARGO_BIN_EXE_fencehold"), dir.path("bin/fencehold")).unwrap();
     let token = "#!/bin/sh\necho token $FENCEHOLD_TOKEN\n";
     for (name, script) in
         [("build-report", token), ("deploy", token), ("send-email", "#!/bin/sh\nexec cat\n")]
@@ -43,20 +43,13 @@ fn furnished() -> TestDirectory {
 }
 
 fn shell(dir: &TestDirectory, script: &str) -> Command {
-    let path = std::env::var("PATH").unwrap_or_default();
-    let mut shell = Command::new("sh");
-    shell.args(["-c", script]).current_dir(dir.path(""));
-    shell
-        .env("PATH", format!("{}:{path}", dir.path("bin").display()))
-        .env("HOME", dir.path(""))
-        .env("FENCEHOLD_STORE", dir.store());
+    let mut shell = dir.shell(script);
+    shell.env("PATH", path_with_fencehold()).env("HOME", dir.path(""));
     shell
 }
 
 fn runs_well(dir: &TestDirectory, script: &str) -> CommandOutput {
-    let said = said(&mut shell(dir, script));
-    assert_eq!(said.code, 0, "{script}: {said:?}");
-    said
+    said(&mut shell(dir, script)).ended(0)
 }
 
 /// The line of the page that starts like this.
@@ -87,17 +80,13 @@ fn every_line_for_a_shell_works() {
         }
     }
     runs_well(&dir, &line(&lines, "fencehold lease ls"));
-    let explained = runs_well(&dir, &line(&lines, "fencehold explain"));
-    assert!(explained.out.contains("reports/daily"), "{explained:?}");
+    runs_well(&dir, &line(&lines, "fencehold explain")).prints(&["reports/daily"]);
 
     // Force needs a holder.
-    let mut deploying =
-        dir.start(&["run", "--key", "deploy", "--ttl", "8s", "--", "sh", "-c", "echo up; exec sleep 600"]);
+    let mut deploying = dir.start("run --key deploy --ttl 8s -- sh -c 'echo up; exec sleep 600'");
     assert_eq!(deploying.line(), "up");
     runs_well(&dir, &line(&lines, "fencehold lease revoke"));
-    let revoked = deploying.finish();
-    assert_eq!(revoked.code, 76, "{revoked:?}");
-    assert!(revoked.err.contains("wrong branch"), "{revoked:?}");
+    deploying.finish().ended(76).says(&["wrong branch"]);
 
     // Follows until it is ended.
     let mut following =
@@ -152,40 +141,35 @@ fn jobs_are_enqueued_and_worked_off_on_nothing_but_a_fresh_directory() {
     assert_eq!(results.out.lines().count(), 3, "{results:?}");
 }
 
-/// A free port. Another process could take it before the server does; the server then says so and ends.
+/// A server at a free port, once it is ready. Another process could take the port before it does; it then says so and ends.
 #[cfg(feature = "server")]
-fn free_address() -> String {
-    std::net::TcpListener::bind("127.0.0.1:0")
-        .unwrap()
-        .local_addr()
-        .unwrap()
-        .to_string()
+fn serving(dir: &TestDirectory, words: &str) -> (RunningProcess, String) {
+    let address = std::net::TcpListener::bind("127.0.0.1:0").unwrap().local_addr().unwrap();
+    let mut serve = shell(dir, &format!("exec fencehold {words} --listen {address}"));
+    let server = RunningProcess::start(&mut serve);
+    let ready = format!("curl -sf http://{address}/readyz");
+    eventually("a server that is ready", || said(&mut shell(dir, &ready)).code == 0);
+    (server, address.to_string())
 }
 
 /// The page's own requests, sent by `curl`, to a server at an address of this test's own.
 #[test]
 #[cfg(feature = "server")]
 fn curl_acquires_renews_and_releases_and_a_second_acquirer_is_told_who_holds_it() {
-    let (dir, address) = (furnished(), free_address());
+    let dir = furnished();
     let serve = lines_of("Two commands").remove(0);
     let words = serve.strip_prefix("cargo run --release -- ").expect("the first of the two");
-    let words = words.split(" #").next().unwrap();
-    let mut server =
-        RunningProcess::start(&mut shell(&dir, &format!("exec fencehold {words} --listen {address}")));
-    eventually("a server that is ready", || {
-        said(&mut shell(&dir, &format!("curl -sf http://{address}/readyz"))).code == 0
-    });
+    let (mut server, address) = serving(&dir, words.split(" #").next().unwrap());
     let script = lines_of("From anywhere, over HTTP").join("\necho\n");
     let said = runs_well(&dir, &format!("set -e\n{}", script.replace("localhost:7117", &address)));
-    let answers: Vec<serde_json::Value> =
-        said.out.lines().filter_map(|line| serde_json::from_str(line).ok()).collect();
+    let answers: Vec<Value> = said.out.lines().filter_map(|line| serde_json::from_str(line).ok()).collect();
     let [acquired, renewed, refused, released] = &answers[..] else { panic!("four answers: {said:?}") };
-    assert_eq!((&acquired["key"], &acquired["token"]), (&"reports/daily".into(), &1.into()), "{said:?}");
+    let lease = json!({ "key": "reports/daily", "token": 1 });
+    assert_has(acquired, &lease);
     assert_eq!(renewed["token"], 1, "{said:?}");
-    assert_eq!(refused["type"], "urn:fencehold:held", "{said:?}");
-    assert_eq!((&refused["owner"], &refused["task"]), (&"ada".into(), &"run-42".into()), "{said:?}");
+    assert_has(refused, &json!({ "type": "urn:fencehold:held", "owner": "ada", "task": "run-42" }));
     assert!(refused["remaining_ms"].as_u64().is_some_and(|ms| ms > 0), "{said:?}");
-    assert_eq!((&released["key"], &released["token"]), (&"reports/daily".into(), &1.into()), "{said:?}");
+    assert_has(released, &lease);
     server.send(rustix::process::Signal::TERM);
     assert_eq!(server.finish().code, 0, "it ends in good order");
 }
@@ -194,30 +178,21 @@ fn curl_acquires_renews_and_releases_and_a_second_acquirer_is_told_who_holds_it(
 #[test]
 #[cfg(all(feature = "remote", feature = "server"))]
 fn every_verb_goes_through_a_server_that_the_store_url_names() {
-    let (dir, address) = (furnished(), free_address());
-    let mut server =
-        RunningProcess::start(&mut shell(&dir, &format!("exec fencehold serve --listen {address}")));
-    eventually("a server that is ready", || {
-        said(&mut shell(&dir, &format!("curl -sf http://{address}/readyz"))).code == 0
-    });
-    let through = format!("export FENCEHOLD_STORE=http://{address}; set -e; ");
-    let ran =
-        runs_well(&dir, &format!("{through} fencehold run --key k -- sh -c 'echo token $FENCEHOLD_TOKEN'"));
+    let dir = furnished();
+    let (mut server, address) = serving(&dir, "serve");
+    let through = |script: &str| {
+        said(&mut shell(&dir, &format!("export FENCEHOLD_STORE=http://{address}; set -e; {script}")))
+    };
+    let ran = through("fencehold run --key k -- sh -c 'echo token $FENCEHOLD_TOKEN'").ended(0);
     assert_eq!(ran.out, "token 1\n");
-    let listed = runs_well(
-        &dir,
-        &format!("{through} fencehold lease ls --include-free -o jsonl; fencehold doctor >&2"),
+    let listed = through("fencehold lease ls --include-free -o jsonl; fencehold doctor >&2").ended(0);
+    listed.prints(&["\"k\""]);
+    let worked = through(
+        "fencehold job enqueue --queue q --kind w --payload 7; \
+         fencehold work --queue q --until-empty -- ./send-email; fencehold job count",
     );
-    assert!(listed.out.contains("\"k\""), "{listed:?}");
-    let worked = runs_well(
-        &dir,
-        &format!(
-            "{through} fencehold job enqueue --queue q --kind w --payload 7; \
-             fencehold work --queue q --until-empty -- ./send-email; fencehold job count"
-        ),
-    );
-    assert!(worked.out.contains(" completed after "), "{worked:?}");
+    worked.ended(0).prints(&[" completed after "]);
     server.child.kill().unwrap();
-    let gone = said(&mut shell(&dir, &format!("{through} fencehold lease ls")));
-    assert_eq!(gone.code, 69, "unavailable: {gone:?}");
+    // Unavailable.
+    through("fencehold lease ls").ended(69);
 }

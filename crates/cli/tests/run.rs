@@ -8,15 +8,18 @@ use rustix::process::Signal;
 
 use crate::support::{RunningProcess, TestDirectory, children, eventually, runs, said};
 
-/// A command that says that it is there, and ends when its stdin does.
-const WAITS: [&str; 3] = ["sh", "-c", "echo up; read line"];
-
-fn holding(dir: &TestDirectory, options: &[&str]) -> RunningProcess {
-    let mut words = vec!["run", "--key", "k"];
-    words.extend(options);
-    words.push("--");
-    words.extend(WAITS);
+/// Runs a command under a lease that says that it is there, and ends when its stdin does.
+fn holding(dir: &TestDirectory, options: &str) -> RunningProcess {
+    let words = format!("run --key k {options} -- sh -c 'echo up; read line'");
     let mut running = RunningProcess::start(dir.command(&words).stdin(Stdio::piped()));
+    assert_eq!(running.line(), "up");
+    running
+}
+
+/// Starts a script under a lease, and waits until it has said that it is up.
+fn up(dir: &TestDirectory, options: &str, script: &str) -> RunningProcess {
+    let mut command = dir.command(&format!("run --key k {options} -- bash -c"));
+    let mut running = RunningProcess::start(command.arg(script));
     assert_eq!(running.line(), "up");
     running
 }
@@ -25,7 +28,7 @@ fn holding(dir: &TestDirectory, options: &[&str]) -> RunningProcess {
 fn tokens_grow_with_every_run() {
     let dir = TestDirectory::new();
     for token in 1..4 {
-        let said = dir.fencehold(&["run", "--key", "demo", "--", "sh", "-c", "echo token $FENCEHOLD_TOKEN"]);
+        let said = dir.fencehold("run --key demo -- sh -c 'echo token $FENCEHOLD_TOKEN'");
         assert_eq!((said.code, said.out), (0, format!("token {token}\n")));
     }
 }
@@ -35,12 +38,8 @@ fn the_command_finds_its_own_lease_in_its_environment_and_no_other() {
     let dir = TestDirectory::new();
     let script = "echo $FENCEHOLD_KEY/$FENCEHOLD_TOKEN/${FENCEHOLD_TASK-none}/${FENCEHOLD_HOLD_ID-none}";
     let outer = [("FENCEHOLD_TASK", "outer"), ("FENCEHOLD_HOLD_ID", "00"), ("FENCEHOLD_TOKEN", "99")];
-    for (options, expected) in
-        [(vec![], "a b/1/none/none\n"), (vec!["--task", "run-42"], "a b/2/run-42/none\n")]
-    {
-        let mut words = vec!["run", "--key", "a b"];
-        words.extend(options);
-        words.extend(["--", "sh", "-c", script]);
+    for (options, expected) in [("", "a b/1/none/none\n"), ("--task run-42", "a b/2/run-42/none\n")] {
+        let words = format!("run --key 'a b' {options} -- sh -c '{script}'");
         assert_eq!(said(dir.command(&words).envs(outer)).out, expected);
     }
 }
@@ -50,25 +49,22 @@ fn the_exit_code_is_the_commands_own() {
     let dir = TestDirectory::new();
     std::fs::write(dir.path("no-program"), "text").unwrap();
     std::fs::set_permissions(dir.path("no-program"), std::fs::Permissions::from_mode(0o644)).unwrap();
-    for (words, code) in [
-        (vec!["true"], 0),
-        (vec!["sh", "-c", "exit 7"], 7),
-        (vec!["sh", "-c", "exit 255"], 255),
-        (vec!["sh", "-c", "kill -TERM $$"], 143),
-        (vec!["sh", "-c", "kill -KILL $$"], 137),
-        (vec!["./no-such-program"], 127),
-        (vec!["no-such-program"], 127),
-        (vec![""], 127),
-        (vec!["./no-program"], 126),
-        (vec!["/"], 126),
+    for (command, code) in [
+        ("true", 0),
+        ("sh -c 'exit 7'", 7),
+        ("sh -c 'exit 255'", 255),
+        ("sh -c 'kill -TERM $$'", 143),
+        ("sh -c 'kill -KILL $$'", 137),
+        ("./no-such-program", 127),
+        ("no-such-program", 127),
+        ("''", 127),
+        ("./no-program", 126),
+        ("/", 126),
     ] {
-        let mut line = vec!["run", "--key", "k", "--"];
-        line.extend(&words);
-        let said = dir.fencehold(&line);
-        assert_eq!(said.code, code, "{words:?}: {said:?}");
+        let said = dir.fencehold(&format!("run --key k -- {command}")).ended(code);
         let ours = matches!(code, 126 | 127);
         assert_eq!(said.err.starts_with("fencehold: "), ours, "{said:?}");
-        assert!(dir.lease("k")["holder"].is_null(), "given back after {words:?}");
+        assert!(dir.lease("k")["holder"].is_null(), "given back after {command}");
     }
 }
 
@@ -77,12 +73,7 @@ fn stdin_and_what_else_the_shell_opened_go_to_the_command() {
     let dir = TestDirectory::new();
     let binary = env!("CARGO_BIN_EXE_fencehold");
     let script = format!("echo hello | {binary} run --key k -- sh -c 'cat; echo side >&7' 7>side");
-    let mut shell = Command::new("sh");
-    shell
-        .args(["-c", &script])
-        .current_dir(dir.path(""))
-        .env("FENCEHOLD_STORE", dir.store());
-    let said = said(&mut shell);
+    let said = said(&mut dir.shell(&script));
     assert_eq!((said.code, said.out.as_str()), (0, "hello\n"), "{said:?}");
     assert_eq!(dir.lines("side"), ["side"]);
 }
@@ -99,16 +90,10 @@ fn the_command_finds_no_descriptor_of_ours() {
 #[test]
 fn who_comes_second_is_told_who_holds_it() {
     let dir = TestDirectory::new();
-    let mut first = holding(&dir, &["--task", "run-42", "--owner", "ada"]);
-    for options in [vec![], vec!["--wait", "50ms"]] {
-        let mut words = vec!["run", "--key", "k"];
-        words.extend(options);
-        words.extend(["--", "touch", "ran"]);
-        let second = dir.fencehold(&words);
-        assert_eq!(second.code, 75, "{second:?}");
-        for told in ["k is held by ada", "run-42", "token 1"] {
-            assert!(second.err.contains(told), "{told}: {second:?}");
-        }
+    let mut first = holding(&dir, "--task run-42 --owner ada");
+    for options in ["", "--wait 50ms"] {
+        let words = format!("run --key k {options} -- touch ran");
+        let second = dir.fails(&words, 75, &["k is held by ada", "run-42", "token 1"]);
         assert_eq!(second.out, "");
     }
     assert!(!dir.path("ran").exists());
@@ -118,9 +103,8 @@ fn who_comes_second_is_told_who_holds_it() {
 #[test]
 fn who_waits_gets_its_turn() {
     let dir = TestDirectory::new();
-    let mut first = holding(&dir, &[]);
-    let mut second =
-        dir.start(&["run", "--key", "k", "--wait", "60s", "--", "sh", "-c", "echo $FENCEHOLD_TOKEN"]);
+    let mut first = holding(&dir, "");
+    let mut second = dir.start("run --key k --wait 60s -- sh -c 'echo $FENCEHOLD_TOKEN'");
     eventually("the second stands in line", || dir.lease("k")["waiter_count"] == 1);
     first.say("go");
     assert_eq!(first.finish().code, 0);
@@ -131,8 +115,8 @@ fn who_waits_gets_its_turn() {
 #[test]
 fn who_is_interrupted_in_line_leaves_it() {
     let dir = TestDirectory::new();
-    let mut first = holding(&dir, &[]);
-    let mut second = dir.start(&["run", "--key", "k", "--wait", "60s", "--", "touch", "ran"]);
+    let mut first = holding(&dir, "");
+    let mut second = dir.start("run --key k --wait 60s -- touch ran");
     eventually("the second stands in line", || dir.lease("k")["waiter_count"] == 1);
     second.send(Signal::INT);
     assert_eq!(second.finish().code, 130);
@@ -149,8 +133,7 @@ fn signals_are_passed_on() {
     let script =
         "for s in TERM INT HUP QUIT USR1 USR2; do trap \"echo $s; got=\\$((got+1))\" $s; done; got=0; echo up
                   while test $got -lt 6; do sleep 0.01; done; exit 9";
-    let mut running = dir.start(&["run", "--key", "k", "--", "bash", "-c", script]);
-    assert_eq!(running.line(), "up");
+    let mut running = up(&dir, "", script);
     for (signal, name) in [
         (Signal::TERM, "TERM"),
         (Signal::INT, "INT"),
@@ -171,12 +154,8 @@ fn signals_are_blocked_and_ignored_as_without_a_lease() {
     let binary = env!("CARGO_BIN_EXE_fencehold");
     // As `nohup` does it.
     let ignores = |command: &str| {
-        let mut shell = Command::new("sh");
-        shell.args([
-            "-c",
-            &format!("trap '' HUP USR1; exec {command} grep -E 'Sig(Blk|Ign)' /proc/self/status"),
-        ]);
-        said(shell.env("FENCEHOLD_STORE", dir.store())).out
+        let script = format!("trap '' HUP USR1; exec {command} grep -E 'Sig(Blk|Ign)' /proc/self/status");
+        said(&mut dir.shell(&script)).out
     };
     assert_eq!(ignores(&format!("{binary} run --key k --")), ignores(""));
 }
@@ -193,10 +172,9 @@ fn what_the_command_leaves_behind_is_ended_before_the_lease_is_given_back() {
     let check = format!(
         "if kill -0 {left} 2>/dev/null && ! grep -q '^State:.Z' /proc/{left}/status; then exit 3; fi"
     );
-    let second = dir.fencehold(&["run", "--key", "k", "--wait", "60s", "--", "sh", "-c", &check]);
-    assert_eq!(second.code, 0, "what was left behind ran beside the next holder: {second:?}");
-    let said = first.finish();
-    assert_eq!(said.code, 5, "{said:?}");
+    // What was left behind ran beside the next holder.
+    dir.succeeds(&["run", "--key", "k", "--wait", "60s", "--", "sh", "-c", &check]);
+    first.finish().ended(5);
     assert!(!runs(left));
 }
 
@@ -205,9 +183,7 @@ fn what_is_left_behind_and_heeds_term_does_not_cost_the_grace() {
     let dir = TestDirectory::new();
     let script = "(trap 'echo ended >left; exit' TERM; echo up >left; while :; do sleep 0.01; done) & \
                   until test -s left; do sleep 0.01; done";
-    let said =
-        dir.fencehold(&["run", "--key", "k", "--ttl", "1h", "--grace", "20m", "--", "bash", "-c", script]);
-    assert_eq!(said.code, 0);
+    dir.succeeds(&["run", "--key", "k", "--ttl", "1h", "--grace", "20m", "--", "bash", "-c", script]);
     assert_eq!(dir.lines("left"), ["ended"]);
 }
 
@@ -216,66 +192,32 @@ fn a_revoked_lease_ends_the_command_at_once_and_says_by_whom_and_why() {
     let dir = TestDirectory::new();
     // A command that does not heed TERM gets a second, however long its grace.
     let script = "trap '' TERM; echo up; while :; do sleep 0.01; done";
-    let mut running =
-        dir.start(&["run", "--key", "k", "--ttl", "9s", "--grace", "3600ms", "--", "bash", "-c", script]);
-    assert_eq!(running.line(), "up");
-    let revoked = dir.fencehold(&["lease", "revoke", "k", "--reason", "host is gone", "--by", "alice"]);
-    assert_eq!(revoked.code, 0, "{revoked:?}");
-    let said = running.finish();
-    assert_eq!(said.code, 76, "{said:?}");
-    for told in ["the lease on k under token 1 was lost", "revoked", "alice", "host is gone", "code 137"] {
-        assert!(said.err.contains(told), "{told}: {said:?}");
-    }
+    let mut running = up(&dir, "--ttl 9s --grace 3600ms", script);
+    dir.succeeds("lease revoke k --reason 'host is gone' --by alice");
+    let said = running
+        .finish()
+        .ended(76)
+        .says(&["the lease on k under token 1 was lost", "revoked"]);
+    said.says(&["alice", "host is gone", "code 137"]);
 }
 
 #[test]
 fn a_command_that_is_too_old_is_asked_to_end_in_time() {
     let dir = TestDirectory::new();
     let script = "trap 'echo asked; exit 3' TERM; echo up; while :; do sleep 0.01; done";
-    let words = [
-        "run",
-        "--key",
-        "k",
-        "--ttl",
-        "4s",
-        "--max-age",
-        "4s",
-        "--grace",
-        "1600ms",
-        "--",
-        "bash",
-        "-c",
-        script,
-    ];
-    let said = dir.fencehold(&words);
-    assert_eq!((said.code, said.out.as_str()), (76, "up\nasked\n"), "{said:?}");
-    assert!(said.err.contains("code 3"), "{said:?}");
+    let mut running = up(&dir, "--ttl 4s --max-age 4s --grace 1600ms", script);
+    let said = running.finish().ended(76).says(&["code 3"]);
+    assert_eq!(said.out, "asked\n", "{said:?}");
 }
 
 #[test]
 fn a_contender_of_higher_rank_gets_its_turn_and_the_holder_is_told_for_whom() {
     let dir = TestDirectory::new();
     let script = "trap 'exit 3' TERM; echo up; while :; do sleep 0.01; done";
-    let mut low = dir.start(&["run", "--key", "k", "--ttl", "6s", "--", "bash", "-c", script]);
-    assert_eq!(low.line(), "up");
-    let words = [
-        "run",
-        "--key",
-        "k",
-        "--owner",
-        "urgent",
-        "--priority",
-        "5",
-        "--preempt-within",
-        "3s",
-        "--wait",
-        "60s",
-    ];
-    let mut command = dir.command(words);
-    let mut high = RunningProcess::start(command.args(["--", "sh", "-c", "echo $FENCEHOLD_TOKEN"]));
-    let said = low.finish();
-    assert_eq!(said.code, 76, "{said:?}");
-    assert!(said.err.contains("urgent asks for k") && said.err.contains("code 3"), "{said:?}");
+    let mut low = up(&dir, "--ttl 6s", script);
+    let options = "--owner urgent --priority 5 --preempt-within 3s --wait 60s";
+    let mut high = dir.start(&format!("run --key k {options} -- sh -c 'echo $FENCEHOLD_TOKEN'"));
+    low.finish().ended(76).says(&["urgent asks for k", "code 3"]);
     let said = high.finish();
     assert_eq!((said.code, said.out.as_str()), (0, "2\n"), "{said:?}");
 }
@@ -283,16 +225,14 @@ fn a_contender_of_higher_rank_gets_its_turn_and_the_holder_is_told_for_whom() {
 #[test]
 fn a_grace_that_would_come_before_the_renewal_is_refused() {
     let dir = TestDirectory::new();
-    let said = dir.fencehold(&["run", "--key", "k", "--ttl", "30s", "--grace", "13s", "--", "touch", "ran"]);
-    assert_eq!(said.code, 2);
-    assert!(said.err.contains("--grace") && said.err.contains("the limit is 12s"), "{said:?}");
+    dir.fails("run --key k --ttl 30s --grace 13s -- touch ran", 2, &["--grace", "the limit is 12s"]);
     assert!(!dir.path("ran").exists());
 }
 
 #[test]
 fn a_lease_is_renewed_for_as_long_as_the_command_runs() {
     let dir = TestDirectory::new();
-    let mut running = holding(&dir, &["--ttl", "9s"]);
+    let mut running = holding(&dir, "--ttl 9s");
     // Seen from outside: it has lasted for longer than its ttl, and has not changed hands.
     eventually("more than a ttl has passed", || {
         let lease = dir.lease("k");
@@ -300,14 +240,13 @@ fn a_lease_is_renewed_for_as_long_as_the_command_runs() {
         lease["holder"]["age_ms"].as_u64().unwrap() > 11_000
     });
     running.say("go");
-    let said = running.finish();
-    assert_eq!(said.code, 0, "{said:?}");
+    running.finish().ended(0);
 }
 
 #[test]
 fn nothing_is_left_of_a_run_that_is_over() {
     let dir = TestDirectory::new();
-    let mut running = holding(&dir, &[]);
+    let mut running = holding(&dir, "");
     let watchdogs = children(running.pid(), "fh-watchdog");
     assert_eq!(watchdogs.len(), 1);
     running.say("go");

@@ -12,7 +12,11 @@ use fencehold_contract::http::{HttpOperation as _, op};
 use fencehold_test_servers::is_alone;
 use rustix::process::{Resource, Signal, getrlimit, setrlimit};
 
-use crate::support::{self, RunningProcess, TestDirectory, eventually};
+use serde_json::json;
+
+use crate::support::{
+    self, CommandOutput, RunningProcess, TestDirectory, assert_has, each, eventually, found, said,
+};
 
 /// Of an authority for tests.
 fn certificate(name: &str) -> String {
@@ -29,10 +33,8 @@ struct Serving {
 }
 
 impl Serving {
-    fn start(dir: &TestDirectory, words: &[&str]) -> Self {
-        let mut all = vec!["serve", "--listen", "127.0.0.1:0"];
-        all.extend(words);
-        Serving::spawn(dir.command(all))
+    fn start(dir: &TestDirectory, options: &str) -> Self {
+        Serving::spawn(dir.command(&format!("serve --listen 127.0.0.1:0 {options}")))
     }
 
     fn spawn(mut command: std::process::Command) -> Self {
@@ -57,10 +59,8 @@ impl Serving {
         stream.set_read_timeout(Some(Duration::from_secs(60))).unwrap();
         let authorization =
             if token.is_empty() { String::new() } else { format!("authorization: Bearer {token}\r\n") };
-        let _ = write!(
-            stream,
-            "GET {path} HTTP/1.1\r\nhost: localhost\r\nconnection: close\r\n{authorization}\r\n"
-        );
+        let head = "host: localhost\r\nconnection: close\r\n";
+        let _ = write!(stream, "GET {path} HTTP/1.1\r\n{head}{authorization}\r\n");
         hear(stream)
     }
 
@@ -94,56 +94,39 @@ fn hear(mut stream: TcpStream) -> (u16, String) {
     (status, text)
 }
 
-fn token(dir: &TestDirectory, words: &[&str]) -> String {
-    let mut all = vec!["access-token", "create"];
-    all.extend(words);
-    let said = dir.fencehold(&all);
-    assert_eq!(said.code, 0, "{said:?}");
-    said.out.trim().to_owned()
+fn token(dir: &TestDirectory, words: &str) -> String {
+    dir.succeeds(&format!("access-token create {words}")).out.trim().to_owned()
 }
 
 #[test]
 fn an_address_that_others_can_reach_needs_a_token_or_an_explicit_word() {
     let dir = TestDirectory::new();
     for address in ["0.0.0.0:0", "[::]:0"] {
-        let said = dir.fencehold(&["serve", "--listen", address]);
-        assert_eq!(said.code, 2, "{said:?}");
-        assert!(
-            said.err
-                .contains("can be reached from other machines, and no token was made yet"),
-            "{said:?}"
-        );
-        assert!(
-            said.err.contains("fencehold access-token create") && said.err.contains("--insecure"),
-            "{said:?}"
-        );
+        let advice = ["fencehold access-token create", "--insecure"];
+        let said = dir.fails(&format!("serve --listen {address}"), 2, &advice);
+        said.says(&["can be reached from other machines, and no token was made yet"]);
     }
-    let open = Serving::spawn(dir.command(["serve", "--listen", "0.0.0.0:0", "--insecure"]));
+    let open = Serving::spawn(dir.command("serve --listen 0.0.0.0:0 --insecure"));
     assert!(open.said.iter().any(|line| line.contains("INSECURE")), "{:?}", open.said);
     drop(open);
-    token(&dir, &["ops", "--scope", "admin"]);
-    let closed = Serving::spawn(dir.command(["serve", "--listen", "0.0.0.0:0"]));
+    token(&dir, "ops --scope admin");
+    let closed = Serving::spawn(dir.command("serve --listen 0.0.0.0:0"));
     assert!(!closed.said.iter().any(|line| line.contains("open to")), "{:?}", closed.said);
 }
 
 #[test]
 fn on_this_machine_nobody_is_asked_for_a_token_until_there_is_one() {
     let dir = TestDirectory::new();
-    let open = Serving::start(&dir, &[]);
-    assert!(
-        open.said
-            .iter()
-            .any(|line| line.contains("open to every program on this machine")),
-        "{:?}",
-        open.said
-    );
+    let open = Serving::start(&dir, "");
+    let warning = "open to every program on this machine";
+    assert!(open.said.iter().any(|line| line.contains(warning)), "{:?}", open.said);
     assert_eq!(open.ask("", "/v1/leases").0, 200);
     assert_eq!(open.stop().0, 0);
-    let named = Serving::spawn(dir.command(["serve", "--listen", "localhost:0"]));
+    let named = Serving::spawn(dir.command("serve --listen localhost:0"));
     assert_eq!(named.ask("", "/v1/leases").0, 200, "a name for this machine: {:?}", named.said);
     assert_eq!(named.stop().0, 0);
-    let secret = token(&dir, &["ops", "--scope", "lease:read"]);
-    let closed = Serving::start(&dir, &[]);
+    let secret = token(&dir, "ops --scope lease:read");
+    let closed = Serving::start(&dir, "");
     assert_eq!(closed.ask("", "/v1/leases").0, 401);
     assert_eq!(closed.ask(&secret, "/v1/leases").0, 200);
 }
@@ -151,81 +134,50 @@ fn on_this_machine_nobody_is_asked_for_a_token_until_there_is_one() {
 #[test]
 fn tokens_are_made_listed_and_revoked_beside_a_running_server() {
     let dir = TestDirectory::new();
-    let first = token(&dir, &["first", "--scope", "lease:read"]);
-    let server = Serving::start(&dir, &[]);
-    let second = token(&dir, &["second", "--scope", "lease:read,job:work", "--expires-in", "1h"]);
+    let first = token(&dir, "first --scope lease:read");
+    let server = Serving::start(&dir, "");
+    let second = token(&dir, "second --scope lease:read,job:work --expires-in 1h");
     eventually("the new token is known", || server.ask(&second, "/v1/leases").0 == 200);
-    let said = dir.fencehold(&["access-token", "ls", "-o", "json"]);
-    let listed = said.json();
-    assert_eq!(listed["access_tokens"].as_array().unwrap().len(), 2);
-    let named = |name: &str| {
-        listed["access_tokens"]
-            .as_array()
-            .unwrap()
-            .iter()
-            .find(|one| one["name"] == name)
-            .unwrap()
-            .clone()
-    };
-    assert_eq!(named("second")["scopes"], serde_json::json!(["lease:read", "job:work"]));
-    assert!(named("second")["expires_at"].is_string());
+    let said = dir.fencehold("access-token ls -o json");
+    let listed = &said.json()["access_tokens"];
+    assert_eq!(listed.as_array().unwrap().len(), 2);
+    let named = found(listed, "name", "second");
+    assert_eq!(named["scopes"], json!(["lease:read", "job:work"]));
+    assert!(named["expires_at"].is_string());
     for secret in [&first, &second] {
         assert!(!said.out.contains(secret.rsplit('_').next().unwrap()), "a secret is listed");
     }
-    let id = named("second")["id"].as_str().unwrap().to_owned();
-    let revoked = dir.fencehold(&["access-token", "revoke", &id, "--reason", "a test"]);
-    assert_eq!(revoked.code, 0, "{revoked:?}");
+    let id = named["id"].as_str().unwrap();
+    dir.succeeds(&["access-token", "revoke", id, "--reason", "a test"]);
     let began = Instant::now();
     eventually("the token is refused", || server.ask(&second, "/v1/leases").0 == 401);
     assert!(began.elapsed() < Duration::from_secs(1), "{:?}", began.elapsed());
     assert_eq!(server.ask(&first, "/v1/leases").0, 200);
     assert_eq!(server.stop().0, 0);
-    let used = dir.fencehold(&["access-token", "ls", "-o", "json"]).json();
-    assert!(
-        used["access_tokens"][0]["last_used_at"].is_string(),
-        "when it was used is noted at the latest when the server stops: {used}"
-    );
-    let audit = dir.fencehold(&["audit", "ls", "-o", "json"]).json();
-    let acts: Vec<&str> = audit["entries"]
-        .as_array()
-        .unwrap()
-        .iter()
-        .map(|entry| entry["action"].as_str().unwrap())
-        .collect();
+    // When it was used is noted at the latest when the server stops.
+    let used = dir.json("access-token ls");
+    assert!(used["access_tokens"][0]["last_used_at"].is_string(), "{used}");
+    let audit = dir.json("audit ls");
     let (create, revoke) = (op::CreateAccessToken::SPEC.name, op::RevokeAccessToken::SPEC.name);
-    assert_eq!(acts, [create, create, revoke]);
+    assert_eq!(each(&audit["entries"], "action"), [create, create, revoke]);
     assert_eq!(audit["entries"][2]["reason"], "a test");
-    let unknown = dir.fencehold(&["access-token", "revoke", "ffffffffffff"]);
-    assert!(unknown.code == 1 && unknown.err.contains("there is no token ffffffffffff"), "{unknown:?}");
+    dir.fails("access-token revoke ffffffffffff", 1, &["there is no token ffffffffffff"]);
 }
 
 #[test]
 fn settings_come_from_flags_then_variables_then_the_file_and_what_is_unknown_is_named() {
     let dir = TestDirectory::new();
     let file = dir.path("server.toml");
-    std::fs::write(&file, "shutdown_grace = '3s'\n[limits]\nconnections = 77\nheader_timeout = '3s'\n")
-        .unwrap();
+    let text = "shutdown_grace = '3s'\n[limits]\nconnections = 77\nheader_timeout = '3s'\n";
+    std::fs::write(&file, text).unwrap();
     let path = file.to_str().unwrap();
-    let mut command = dir.command(["config", "check", "--config", path, "-o", "json"]);
+    let mut command = dir.command(&["config", "check", "--config", path, "-o", "json"]);
     command.env("FENCEHOLD_SERVE_LIMITS_CONNECTIONS", "66");
-    let said = support::said(&mut command);
-    assert_eq!(said.code, 0, "{said:?}");
-    let report = said.json();
-    let find = |name: &str| {
-        report["settings"]
-            .as_array()
-            .unwrap()
-            .iter()
-            .find(|setting| setting["name"] == name)
-            .unwrap()
-            .clone()
-    };
-    assert_eq!(
-        (find("limits.connections")["value"].clone(), find("limits.connections")["source"].clone()),
-        ("66".into(), "FENCEHOLD_SERVE_LIMITS_CONNECTIONS".into())
-    );
-    assert_eq!(find("limits.header_timeout")["source"], path);
-    assert!(find("listen")["source"].is_null());
+    let settings = &said(&mut command).ended(0).json()["settings"];
+    let connections = json!({ "value": "66", "source": "FENCEHOLD_SERVE_LIMITS_CONNECTIONS" });
+    assert_has(found(settings, "name", "limits.connections"), &connections);
+    assert_eq!(found(settings, "name", "limits.header_timeout")["source"], path);
+    assert!(found(settings, "name", "listen")["source"].is_null());
     // What is wrong with a file is found by the check as by the server itself, before anything is started.
     for (text, wrong) in [
         ("[limits]\nconections = 77\n", "limits.conections is not a setting"),
@@ -237,10 +189,8 @@ fn settings_come_from_flags_then_variables_then_the_file_and_what_is_unknown_is_
         ("require_tokens = true\n", "require_tokens is not a setting; there are listen, store, access_file"),
     ] {
         std::fs::write(&file, text).unwrap();
-        for verb in [&["config", "check", "--config", path][..], &["serve", "--config", path]] {
-            let said = dir.fencehold(verb);
-            assert_eq!(said.code, 2, "{said:?}");
-            assert!(said.err.contains(wrong), "{said:?}");
+        for verb in ["config check", "serve"] {
+            dir.fails(&format!("{verb} --config {path}"), 2, &[wrong]);
         }
     }
 }
@@ -251,7 +201,7 @@ fn systemd_is_told_when_it_is_ready_and_when_it_stops() {
     let path = dir.path("notify");
     let systemd = UnixDatagram::bind(&path).unwrap();
     systemd.set_read_timeout(Some(Duration::from_secs(60))).unwrap();
-    let mut command = dir.command(["serve", "--listen", "127.0.0.1:0", "--log-format", "json"]);
+    let mut command = dir.command("serve --listen 127.0.0.1:0 --log-format json");
     command.env("NOTIFY_SOCKET", &path);
     let server = Serving::spawn(command);
     let told = || {
@@ -273,9 +223,8 @@ fn systemd_is_told_when_it_is_ready_and_when_it_stops() {
 
 #[test]
 fn the_unit_is_one_that_systemd_understands() {
-    let unit =
-        std::fs::read_to_string(concat!(env!("CARGO_MANIFEST_DIR"), "/../../deploy/fencehold.service"))
-            .unwrap();
+    let unit = concat!(env!("CARGO_MANIFEST_DIR"), "/../../deploy/fencehold.service");
+    let unit = std::fs::read_to_string(unit).unwrap();
     let dir = TestDirectory::new();
     let path = dir.path("fencehold.service");
     // Verified with the program where it is: it is not installed on this machine.
@@ -300,19 +249,14 @@ fn eight_thousand_idle_connections_are_borne_and_others_are_served() {
     setrlimit(Resource::Nofile, limit).unwrap();
     assert!(limit.current.is_none_or(|files| files > 9_000), "this test needs 9000 open files");
     let dir = TestDirectory::new();
-    let server =
-        Serving::start(&dir, &["--set", "limits.connections=5000", "--set", "limits.header_timeout=60s"]);
+    let server = Serving::start(&dir, "--set limits.connections=5000 --set limits.header_timeout=60s");
     let before_kb = server.memory_kb();
     // One that is held: it stands in line all the while.
-    let said = dir.fencehold(&["lease", "acquire", "k", "--ttl", "5m", "-o", "json"]);
-    assert_eq!(said.code, 0, "{said:?}");
-    let (hold, fence) =
-        (said.json()["hold_id"].as_str().unwrap().to_owned(), said.json()["token"].as_u64().unwrap());
+    let lease = dir.json("lease acquire k --ttl 5m");
     let mut waits = TcpStream::connect(&server.address).unwrap();
-    let body = format!(
-        r#"{{"key":"k","hold_id":"{}","owner":"o","ttl_ms":30000,"wait_ms":300000}}"#,
-        "ab".repeat(16)
-    );
+    let request =
+        json!({ "key": "k", "hold_id": "ab".repeat(16), "owner": "o", "ttl_ms": 30_000, "wait_ms": 300_000 });
+    let body = request.to_string();
     let length = body.len();
     write!(waits, "POST /v1/leases/acquire HTTP/1.1\r\nhost: localhost\r\nconnection: close\r\ncontent-type: application/json\r\ncontent-length: {length}\r\n\r\n{body}").unwrap();
     // One that will be used again.
@@ -332,7 +276,7 @@ fn eight_thousand_idle_connections_are_borne_and_others_are_served() {
     let grown_kb = server.memory_kb().saturating_sub(before_kb);
     println!("{IDLE} connections, of which 5000 are let in: {grown_kb} kB more");
     assert!(grown_kb < 150_000, "{grown_kb} kB for five thousand connections");
-    let released = format!(r#"{{"key":"k","hold_id":"{hold}","token":{fence}}}"#);
+    let released = json!({ "key": "k", "hold_id": lease["hold_id"], "token": lease["token"] }).to_string();
     let length = released.len();
     write!(kept, "POST /v1/leases/release HTTP/1.1\r\nhost: localhost\r\ncontent-type: application/json\r\ncontent-length: {length}\r\n\r\n{released}").unwrap();
     let (status, text) = hear(waits);
@@ -345,9 +289,9 @@ fn eight_thousand_idle_connections_are_borne_and_others_are_served() {
 #[test]
 fn an_open_server_asks_for_tokens_once_there_is_one() {
     let dir = TestDirectory::new();
-    let server = Serving::start(&dir, &[]);
+    let server = Serving::start(&dir, "");
     assert_eq!(server.ask("", "/v1/leases").0, 200);
-    let secret = token(&dir, &["ops", "--scope", "lease:read"]);
+    let secret = token(&dir, "ops --scope lease:read");
     eventually("a token is asked for", || server.ask("", "/v1/leases").0 == 401);
     assert_eq!(server.ask(&secret, "/v1/leases").0, 200);
 }
@@ -355,142 +299,113 @@ fn an_open_server_asks_for_tokens_once_there_is_one() {
 #[test]
 fn a_lost_access_file_does_not_open_a_store_that_had_tokens() {
     let dir = TestDirectory::new();
-    token(&dir, &["ops", "--scope", "lease:read"]);
-    let server = Serving::start(&dir, &[]);
-    let mark = ["--namespace", "fencehold.access", "lease", "get", "tokens"];
-    eventually("the store remembers", || !dir.fencehold(&mark).out.contains("never held"));
+    token(&dir, "ops --scope lease:read");
+    let server = Serving::start(&dir, "");
+    let mark = "--namespace fencehold.access lease get tokens";
+    eventually("the store remembers", || !dir.fencehold(mark).out.contains("never held"));
     assert_eq!(server.stop().0, 0);
     for suffix in ["", "-wal", "-shm"] {
         let _ = std::fs::remove_file(dir.path(&format!("leases/access.db{suffix}")));
     }
-    let said = dir.fencehold(&["serve", "--listen", "127.0.0.1:0"]);
-    assert_eq!(said.code, 2, "{said:?}");
-    assert!(
-        said.err.contains("was served with tokens before") && said.err.contains("require_access_tokens"),
-        "{said:?}"
-    );
-    let told = Serving::start(&dir, &["--set", "require_access_tokens=false"]);
+    dir.fails("serve --listen 127.0.0.1:0", 2, &["was served with tokens before", "require_access_tokens"]);
+    let told = Serving::start(&dir, "--set require_access_tokens=false");
     assert_eq!(told.ask("", "/v1/leases").0, 200);
     drop(told);
     let fresh = TestDirectory::new();
-    let closed = Serving::start(&fresh, &["--set", "require_access_tokens=true"]);
+    let closed = Serving::start(&fresh, "--set require_access_tokens=true");
     assert_eq!(closed.ask("", "/v1/leases").0, 401);
 }
 
 /// A command line that knows a server, and nothing else.
-fn through(dir: &TestDirectory, server: &Serving, secret: &str, words: &[&str]) -> support::CommandOutput {
+fn through(dir: &TestDirectory, server: &Serving, secret: &str, words: &str) -> CommandOutput {
     let mut command = dir.command(words);
     command.env("FENCEHOLD_STORE", format!("http://{}", server.address));
     if !secret.is_empty() {
         command.env("FENCEHOLD_ACCESS_TOKEN", secret);
     }
-    support::said(&mut command)
+    said(&mut command)
 }
 
 #[test]
 fn tokens_and_the_audit_go_through_the_server() {
     let (here, there) = (TestDirectory::new(), TestDirectory::new());
-    let admin = token(&here, &["ops", "--role", "admin", "--all-namespaces"]);
-    let server = Serving::start(&here, &[]);
-    let made = through(
-        &there,
-        &server,
-        &admin,
-        &["access-token", "create", "w", "--role", "worker", "--expires-in", "1h"],
-    );
-    assert_eq!(made.code, 0, "{made:?}");
+    let admin = token(&here, "ops --role admin --all-namespaces");
+    let server = Serving::start(&here, "");
+    let ask = |secret: &str, words: &str| through(&there, &server, secret, words);
+    let made = ask(&admin, "access-token create w --role worker --expires-in 1h").ended(0);
     let worker = made.out.trim();
-    assert_eq!(through(&there, &server, worker, &["lease", "ls"]).code, 0);
-    let listed = through(&there, &server, &admin, &["access-token", "ls", "-o", "json"]).json();
+    assert_eq!(ask(worker, "lease ls").code, 0);
+    let listed = ask(&admin, "access-token ls -o json").json();
     let listed = listed["access_tokens"].as_array().unwrap();
     assert_eq!(listed.len(), 2, "{listed:?}");
-    let scopes = serde_json::json!(["lease:read", "lease:write", "job:enqueue", "job:work"]);
+    let scopes = json!(["lease:read", "lease:write", "job:enqueue", "job:work"]);
     assert_eq!(listed[1]["scopes"], scopes);
     let id = listed[1]["id"].as_str().unwrap();
-    assert_eq!(through(&there, &server, &admin, &["access-token", "revoke", id]).code, 0);
-    assert_eq!(through(&there, &server, worker, &["lease", "ls"]).code, 78);
-    let audit = through(&there, &server, &admin, &["audit", "ls", "-o", "json"]).json();
-    let acts: Vec<&str> = audit["entries"]
-        .as_array()
-        .unwrap()
-        .iter()
-        .map(|entry| entry["action"].as_str().unwrap())
-        .collect();
+    assert_eq!(ask(&admin, &format!("access-token revoke {id}")).code, 0);
+    assert_eq!(ask(worker, "lease ls").code, 78);
+    let audit = ask(&admin, "audit ls -o json").json();
     let (create, revoke) = (op::CreateAccessToken::SPEC.name, op::RevokeAccessToken::SPEC.name);
-    assert_eq!(acts, [create, create, revoke]);
+    assert_eq!(each(&audit["entries"], "action"), [create, create, revoke]);
     assert!(!there.path("leases").exists() && !there.path(".local").exists(), "nothing was made here");
-    let unknown = through(&there, &server, &admin, &["access-token", "revoke", "ffffffffffff"]);
-    assert!(unknown.code == 1 && unknown.err.contains("there is no token ffffffffffff"), "{unknown:?}");
+    let unknown = ask(&admin, "access-token revoke ffffffffffff").ended(1);
+    unknown.says(&["there is no token ffffffffffff"]);
 }
 
 #[test]
 fn what_a_server_does_not_allow_is_said_with_where_and_what_to_do() {
     let (here, there) = (TestDirectory::new(), TestDirectory::new());
-    let reader = token(&here, &["v", "--role", "reader"]);
-    let writer = token(&here, &["w", "--role", "worker"]);
-    let server = Serving::start(&here, &[]);
+    let reader = token(&here, "v --role reader");
+    let writer = token(&here, "w --role worker");
+    let server = Serving::start(&here, "");
+    let ask = |secret: &str, words: &str| through(&there, &server, secret, words);
     for (secret, why) in [("", "a token is needed"), ("fencehold_000000000000_00", "is not known here")] {
-        let said = through(&there, &server, secret, &["lease", "ls"]);
-        assert_eq!(said.code, 78, "{said:?}");
-        assert!(said.err.contains(why) && said.err.contains(&server.address), "{said:?}");
-        assert!(
-            said.err.contains("FENCEHOLD_ACCESS_TOKEN") && !said.err.contains("used as a store"),
-            "{said:?}"
-        );
+        let said = ask(secret, "lease ls").ended(78);
+        let said = said.says(&[why, &server.address, "FENCEHOLD_ACCESS_TOKEN"]);
+        assert!(!said.err.contains("used as a store"), "{said:?}");
     }
-    let said = through(&there, &server, &reader, &["lease", "acquire", "k"]);
-    assert!(said.code == 78 && said.err.contains("lease:write"), "{said:?}");
-    let status = through(&there, &server, &writer, &["store", "status"]);
+    ask(&reader, "lease acquire k").ended(78).says(&["lease:write"]);
+    let status = ask(&writer, "store status");
     assert!(status.code == 0 && status.out.contains("hidden") && !status.out.contains("keys"), "{status:?}");
     for secret in [&reader, &writer] {
-        let doctor = through(&there, &server, secret, &["doctor"]);
+        let doctor = ask(secret, "doctor");
         assert!(doctor.code == 0 && !doctor.out.contains("FAILED"), "{doctor:?}");
     }
-    let run = |pass: &[&str]| {
-        let mut words = vec!["run", "--key", "k"];
-        words.extend(pass);
-        let again = format!("{} lease ls", env!("CARGO_BIN_EXE_fencehold"));
-        words.extend(["--", "sh", "-c", &again]);
-        through(&there, &server, &writer, &words)
+    let run = |pass: &str| {
+        let again = env!("CARGO_BIN_EXE_fencehold");
+        ask(&writer, &format!("run --key k {pass} -- sh -c '{again} lease ls'"))
     };
-    let kept = run(&[]);
-    assert!(kept.code == 78 && kept.err.contains("--pass-access-token"), "the token was inherited: {kept:?}");
-    assert_eq!(run(&["--pass-access-token"]).code, 0);
+    // The token was inherited.
+    run("").ended(78).says(&["--pass-access-token"]);
+    assert_eq!(run("--pass-access-token").code, 0);
 }
 
 #[test]
 fn a_server_that_is_not_trusted_is_named_with_the_cause_at_once() {
     let (here, there) = (TestDirectory::new(), TestDirectory::new());
     let (cert, key) = (certificate("server.pem"), certificate("server.key"));
-    let server = Serving::start(&here, &["--tls-cert", &cert, "--tls-key", &key]);
-    let mut command = there.command(["lease", "ls", "-v"]);
+    let server = Serving::start(&here, &format!("--tls-cert {cert} --tls-key {key}"));
+    let mut command = there.command("lease ls -v");
     command.env("FENCEHOLD_STORE", format!("https://{}", server.address));
-    let said = support::said(&mut command);
-    assert_eq!(said.code, 74, "{said:?}");
-    assert!(said.err.contains("certificate") && said.err.contains("?ca=FILE"), "{said:?}");
+    said(&mut command).ended(74).says(&["certificate", "?ca=FILE"]);
     // Nor does one help that speaks no TLS at all.
-    let plain = Serving::start(&there, &[]);
-    let mut command = here.command(["lease", "ls"]);
+    let plain = Serving::start(&there, "");
+    let mut command = here.command("lease ls");
     command.env("FENCEHOLD_STORE", format!("https://{}", plain.address));
-    let said = support::said(&mut command);
-    assert_eq!(said.code, 74, "{said:?}");
+    said(&mut command).ended(74);
 }
 
 #[test]
 fn a_url_may_name_several_servers_and_one_that_answers_is_found() {
     let dir = TestDirectory::new();
-    let (first, second) = (Serving::start(&dir, &[]), Serving::start(&dir, &[]));
+    let (first, second) = (Serving::start(&dir, ""), Serving::start(&dir, ""));
     let both = format!("http://127.0.0.1:1,{},{}", first.address, second.address);
-    let ask = |words: &[&str]| {
-        let mut command = dir.command(words);
-        support::said(command.env("FENCEHOLD_STORE", &both))
-    };
-    assert_eq!(ask(&["lease", "acquire", "k", "--ttl", "1m"]).code, 0);
+    let ask = |words: &str| said(dir.command(words).env("FENCEHOLD_STORE", &both));
+    assert_eq!(ask("lease acquire k --ttl 1m").code, 0);
     assert_eq!(first.stop().0, 0);
-    let listed = ask(&["lease", "ls", "-o", "json"]);
+    let listed = ask("lease ls -o json");
     assert!(listed.code == 0 && listed.json()["leases"][0]["key"] == "k", "{listed:?}");
     assert_eq!(second.stop().0, 0);
-    assert_eq!(ask(&["lease", "ls"]).code, 69);
+    assert_eq!(ask("lease ls").code, 69);
 }
 
 #[test]
@@ -498,17 +413,13 @@ fn the_check_of_settings_names_what_the_store_was_chosen_by() {
     let dir = TestDirectory::new();
     let file = dir.path("server.toml");
     std::fs::write(&file, "store = 'memory:'\n").unwrap();
-    let words = ["config", "check", "--config", file.to_str().unwrap(), "-o", "json"];
-    let chosen = |said: support::CommandOutput| {
-        let report = said.json();
-        let settings = report["settings"].as_array().unwrap();
-        let store = settings.iter().find(|setting| setting["name"] == "store").unwrap();
-        (store["value"].as_str().unwrap().to_owned(), store["source"].as_str().unwrap().to_owned())
-    };
-    assert_eq!(chosen(dir.fencehold(&words)), (dir.store(), "FENCEHOLD_STORE".to_owned()));
-    let mut command = dir.command(words);
-    let by_file = chosen(support::said(command.env_remove("FENCEHOLD_STORE")));
-    assert_eq!(by_file, ("memory:".to_owned(), file.display().to_string()));
+    let mut command = dir.command(&format!("config check --config {} -o json", file.display()));
+    let by_variable = &said(&mut command).json()["settings"];
+    let expected = json!({ "value": dir.store(), "source": "FENCEHOLD_STORE" });
+    assert_has(found(by_variable, "name", "store"), &expected);
+    let by_file = &said(command.env_remove("FENCEHOLD_STORE")).json()["settings"];
+    let expected = json!({ "value": "memory:", "source": file.display().to_string() });
+    assert_has(found(by_file, "name", "store"), &expected);
 }
 
 /// What is dangerous is said at the start, and what is not dangerous is not.
@@ -525,10 +436,8 @@ fn the_start_of_a_server_warns_of_what_is_dangerous() {
     let key = std::fs::read_to_string(certificate("server.key")).unwrap();
     let cert = certificate("server.pem");
     // An address for documentation: no machine has it, so the server ends after its warnings.
-    let start = |settings: &str, more: &[&str]| {
-        let mut words = vec!["serve", "--listen", "192.0.2.1:7117", "--config", settings];
-        words.extend(more);
-        let said = dir.fencehold(&words);
+    let start = |settings: &str, more: &str| {
+        let said = dir.fencehold(&format!("serve --listen 192.0.2.1:7117 --config {settings} {more}"));
         assert_ne!(said.code, 0, "{said:?}");
         said.err
     };
@@ -536,20 +445,18 @@ fn the_start_of_a_server_warns_of_what_is_dangerous() {
         "WARNING: access tokens are sent unencrypted to an address that other machines can reach";
     for mode in [0o604, 0o602] {
         let settings = put("open.toml", "", mode);
-        let said = start(&settings, &[]);
+        let said = start(&settings, "");
         assert!(said.contains(unencrypted), "{said}");
         let readable = format!("WARNING: the settings {settings} can be read or written by every user");
         assert!(said.contains(&readable), "mode {mode:o}: {said}");
     }
     let settings = put("closed.toml", "", 0o640);
     let readable = put("open.key", &key, 0o644);
-    let said = start(&settings, &["--tls-cert", &cert, "--tls-key", &readable]);
-    assert!(
-        said.contains(&format!("WARNING: the key {readable} can be read or written by every user")),
-        "{said}"
-    );
+    let said = start(&settings, &format!("--tls-cert {cert} --tls-key {readable}"));
+    let warning = format!("WARNING: the key {readable} can be read or written by every user");
+    assert!(said.contains(&warning), "{said}");
     assert!(!said.contains("the settings") && !said.contains(unencrypted), "{said}");
     let own = put("own.key", &key, 0o600);
-    let said = start(&settings, &["--tls-cert", &cert, "--tls-key", &own]);
+    let said = start(&settings, &format!("--tls-cert {cert} --tls-key {own}"));
     assert!(!said.contains("WARNING"), "{said}");
 }

@@ -5,13 +5,12 @@ use std::collections::BTreeSet;
 use std::fs::{File, OpenOptions};
 use std::io::{Read, Write};
 use std::process::Command;
-use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use rustix::pty::{OpenptFlags, grantpt, openpt, ptsname, unlockpt};
 
-use crate::support::{RunningProcess, TestDirectory, every_verb};
+use crate::support::{RunningProcess, TestDirectory, every_verb, path_with_fencehold};
 
 /// A terminal with a shell on it, in a session of its own.
 struct TestTerminal {
@@ -28,12 +27,11 @@ impl TestTerminal {
         let name = ptsname(&keys, Vec::new()).unwrap();
         let screen = OpenOptions::new().read(true).write(true).open(name.to_str().unwrap()).unwrap();
         let mut command = Command::new("setsid");
-        command.args(["--ctty", "--wait"]).args(shell).current_dir(dir.path(""));
         command
-            .env("FENCEHOLD_STORE", dir.store())
-            .env("PS1", "ready> ")
-            .env("NO_COLOR", "1");
-        command
+            .args(["--ctty", "--wait"])
+            .args(shell)
+            .current_dir(dir.path(""))
+            .envs([("FENCEHOLD_STORE", dir.store().as_str()), ("PS1", "ready> "), ("NO_COLOR", "1")])
             .stdin(screen.try_clone().unwrap())
             .stdout(screen.try_clone().unwrap())
             .stderr(screen)
@@ -62,15 +60,6 @@ impl TestTerminal {
             self.seen.push_str(&String::from_utf8_lossy(&bytes[..count]));
         }
     }
-}
-
-fn path_with_fencehold() -> std::ffi::OsString {
-    let ours = std::path::Path::new(env!("CARGO_BIN_EXE_fencehold"))
-        .parent()
-        .unwrap()
-        .to_path_buf();
-    let others = std::env::var_os("PATH").unwrap_or_default();
-    std::env::join_paths(std::iter::once(ours).chain(std::env::split_paths(&others))).unwrap()
 }
 
 #[test]
@@ -125,7 +114,7 @@ fn a_command_beside_a_pager_gets_the_terminal_when_it_reads() {
 #[test]
 fn colours_are_for_a_terminal_and_not_for_those_who_want_none() {
     let dir = TestDirectory::new();
-    assert_eq!(dir.fencehold(&["run", "--key", "k", "--", "true"]).code, 0);
+    assert_eq!(dir.fencehold("run --key k -- true").code, 0);
     let script = "TERM=xterm NO_COLOR= fencehold event ls; echo one; TERM=xterm fencehold event ls; echo two";
     let mut terminal = TestTerminal::new(&dir, &["sh", "-c", script]);
     let coloured = terminal.expect("one");
@@ -261,9 +250,8 @@ fn nothing_is_wider_than_the_terminal() {
     let long = "a-name-that-is-far-too-long-for-a-column-of-a-table-on-a-terminal".repeat(2);
     let key = format!("reports/{long}");
     let owner = format!("--owner={long}");
-    let acquire = ["lease", "acquire", &key, &owner, "--ttl", "1h", "--task", "t"];
-    assert_eq!(dir.fencehold(&acquire).code, 0);
-    let id = dir.enqueue("1", &["--label", &format!("{}=x", &long[..40]), "--delay", "1d"]);
+    dir.succeeds(&format!("lease acquire {key} {owner} --ttl 1h --task t"));
+    let id = dir.enqueue("1", &format!("--label {}=x --delay 1d", &long[..40]));
 
     let verbs = every_verb(&dir);
     let mut shown = shown(&long, &key, &id, &long[..100]);
@@ -282,17 +270,13 @@ fn nothing_is_wider_than_the_terminal() {
     for (verb, options, seen) in ENDLESS {
         let script = format!("trap : INT; fencehold {verb} {options}; echo end-of-it");
         let mut terminal = TestTerminal::new(&dir, &["sh", "-c", &script]);
-        let is_seen = AtomicBool::new(false);
         let screen = std::thread::scope(|scope| {
+            let screen = scope.spawn(|| terminal.expect(seen));
             // One that watches shows what happens after it has begun, so something happens until it does.
-            scope.spawn(|| {
-                for _ in (0..300).take_while(|_| !is_seen.load(Ordering::Relaxed)) {
-                    dir.fencehold(&["run", "--key", &format!("reports/again-{long}"), "--", "true"]);
-                }
-            });
-            let screen = terminal.expect(seen);
-            is_seen.store(true, Ordering::Relaxed);
-            screen
+            for _ in (0..300).take_while(|_| !screen.is_finished()) {
+                dir.fencehold(&format!("run --key reports/again-{long} -- true"));
+            }
+            screen.join().unwrap()
         });
         terminal.press("\u{3}");
         assert_fits(verb, &(screen + &terminal.expect("end-of-it")));

@@ -9,10 +9,12 @@ use std::process::Command;
 use fencehold_test_servers::postgres::{Durable, PostgresServer};
 use rustix::process::Signal;
 
-use crate::support::{CommandOutput, RunningProcess, TestDirectory, eventually, said};
+use crate::support::{CommandOutput, RunningProcess, TestDirectory, Words, eventually, said};
 
 /// Waits for a file before it ends.
 const HELD: &str = "echo $FENCEHOLD_TOKEN >> begun; while [ ! -e end ]; do sleep 0.05; done; echo '\"once\"'";
+
+const ENQUEUE: &str = "job enqueue --queue q --kind k --payload 1";
 
 #[derive(Clone, Copy, Debug)]
 enum Version {
@@ -30,34 +32,27 @@ impl Version {
     }
 
     /// On a store that is named, or on the default one of the room's home.
-    fn command(self, dir: &TestDirectory, store: Option<&str>, words: &[&str]) -> Command {
+    fn command(self, dir: &TestDirectory, store: Option<&str>, words: impl Words) -> Command {
         let template = dir.command(words);
+        let envs = template.get_envs().filter(|(name, _)| *name != "FENCEHOLD_STORE");
         let mut command = Command::new(self.program());
         command
-            .args(words)
+            .args(template.get_args())
             .env_clear()
+            .envs(envs.filter_map(|(name, value)| Some((name, value?))))
+            .envs(store.map(|store| ("FENCEHOLD_STORE", store)))
             .current_dir(dir.path(""))
             .stdin(std::process::Stdio::null());
-        for (name, value) in template.get_envs() {
-            if let Some(value) = value.filter(|_| name != "FENCEHOLD_STORE") {
-                command.env(name, value);
-            }
-        }
-        if let Some(store) = store {
-            command.env("FENCEHOLD_STORE", store);
-        }
         command
     }
 
-    fn says(self, dir: &TestDirectory, store: Option<&str>, words: &[&str]) -> CommandOutput {
+    fn says(self, dir: &TestDirectory, store: Option<&str>, words: impl Words) -> CommandOutput {
         said(&mut self.command(dir, store, words))
     }
 
     /// The same where it must work.
-    fn does(self, dir: &TestDirectory, store: Option<&str>, words: &[&str]) -> String {
-        let said = self.says(dir, store, words);
-        assert_eq!(said.code, 0, "{self:?} {words:?}: {said:?}");
-        said.out.trim().to_owned()
+    fn does(self, dir: &TestDirectory, store: Option<&str>, words: impl Words) -> String {
+        self.says(dir, store, words).ended(0).out.trim().to_owned()
     }
 }
 
@@ -68,15 +63,13 @@ fn a_worker_of_the_earlier_version_hands_in_its_job_after_a_migration() {
     let url = cluster.url_text("fencehold");
     let store = Some(url.as_str());
     let dir = TestDirectory::new();
-    Version::Earlier.does(&dir, store, &["store", "migrate"]);
-    let enqueue = ["job", "enqueue", "--queue", "q", "--kind", "k", "--payload", "1"];
-    let id = Version::Earlier.does(&dir, store, &enqueue);
+    Version::Earlier.does(&dir, store, "store migrate");
+    let id = Version::Earlier.does(&dir, store, ENQUEUE);
     let work = ["work", "--queue", "q", "--ttl", "5s", "--concurrency", "2", "--", "sh", "-c", HELD];
     let mut worker = RunningProcess::start(&mut Version::Earlier.command(&dir, store, &work));
     eventually("a run", || !dir.lines("begun").is_empty());
 
-    let migrated = Version::This.says(&dir, store, &["store", "migrate", "-o", "json"]);
-    assert_eq!(migrated.code, 0, "{migrated:?}");
+    let migrated = Version::This.says(&dir, store, "store migrate -o json").ended(0);
     let admin = cluster.admin();
     let made_up = migrated.json()["applied"].as_array().unwrap().is_empty();
     if made_up {
@@ -92,18 +85,15 @@ fn a_worker_of_the_earlier_version_hands_in_its_job_after_a_migration() {
     }
 
     let handed_in = Version::This.says(&dir, store, &["job", "get", &id, "-o", "json"]).json();
-    assert_eq!(
-        (&handed_in["state"], &handed_in["result"]),
-        (&"completed".into(), &"once".into()),
-        "{handed_in} {ended:?}"
-    );
+    assert_eq!(handed_in["state"], "completed", "{handed_in} {ended:?}");
+    assert_eq!(handed_in["result"], "once", "{handed_in} {ended:?}");
     let again = r#"echo again >> begun; echo '"again"'"#;
     Version::This.does(&dir, store, &["work", "--queue", "q", "--until-empty", "--", "sh", "-c", again]);
     assert_eq!(dir.lines("begun").len(), 1, "it ran once");
 }
 
 fn token(version: Version, dir: &TestDirectory) -> u64 {
-    let token = version.does(dir, None, &["run", "--key", "k", "--", "sh", "-c", "echo $FENCEHOLD_TOKEN"]);
+    let token = version.does(dir, None, "run --key k -- sh -c 'echo $FENCEHOLD_TOKEN'");
     token.parse().unwrap()
 }
 
@@ -112,25 +102,19 @@ fn token(version: Version, dir: &TestDirectory) -> u64 {
 fn two_versions_on_one_directory_do_no_damage() {
     let dir = TestDirectory::new();
     let mut last = token(Version::Earlier, &dir);
-    let enqueue = ["job", "enqueue", "--queue", "q", "--kind", "k", "--payload", "1"];
-    let id = Version::Earlier.does(&dir, None, &enqueue);
+    let id = Version::Earlier.does(&dir, None, ENQUEUE);
     for (owns, other) in [(Version::Earlier, Version::This), (Version::This, Version::Earlier)] {
         let hold = ["run", "--key", "held", "--", "sh", "-c", HELD];
         let mut owner = RunningProcess::start(&mut owns.command(&dir, None, &hold));
         eventually("an owner", || !dir.lines("begun").is_empty());
-        for words in [
-            &["lease", "ls"][..],
-            &["run", "--key", "other", "--", "true"],
-            &["job", "get", &id],
-            &["store", "status"],
-        ] {
+        for words in ["lease ls", "run --key other -- true", &format!("job get {id}"), "store status"] {
             let said = other.says(&dir, None, words);
             let told = said.code != 0 && said.err.contains("version");
-            assert!(said.code == 0 || told, "{other:?} beside {owns:?}, {words:?}: {said:?}");
+            assert!(said.code == 0 || told, "{other:?} beside {owns:?}: {said:?}");
         }
         std::fs::write(dir.path("end"), "").unwrap();
-        let ended = owner.finish();
-        assert_eq!(ended.code, 0, "the owner went on: {ended:?}");
+        // The owner went on.
+        owner.finish().ended(0);
         std::fs::remove_file(dir.path("begun")).unwrap();
         std::fs::remove_file(dir.path("end")).unwrap();
         let next = token(Version::This, &dir);
@@ -138,9 +122,9 @@ fn two_versions_on_one_directory_do_no_damage() {
         last = next;
     }
     // The way back: served, or told.
-    let back = Version::Earlier.says(&dir, None, &["lease", "ls"]);
+    let back = Version::Earlier.says(&dir, None, "lease ls");
     assert!(back.code == 0 || back.err.contains("version"), "{back:?}");
-    Version::This.does(&dir, None, &["store", "check"]);
+    Version::This.does(&dir, None, "store check");
     let job = Version::This.says(&dir, None, &["job", "get", &id, "-o", "json"]).json();
     assert_eq!(job["state"], "queued", "{job}");
 }

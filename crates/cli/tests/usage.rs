@@ -5,7 +5,9 @@ use std::ffi::OsStr;
 use std::os::unix::ffi::OsStrExt;
 use std::process::Stdio;
 
-use crate::support::{self, CommandOutput, TestDirectory, said};
+use serde_json::json;
+
+use crate::support::{self, TestDirectory, assert_has, said};
 
 #[test]
 fn bad_input_is_refused_with_its_field_and_its_limit_and_nothing_is_run() {
@@ -13,35 +15,31 @@ fn bad_input_is_refused_with_its_field_and_its_limit_and_nothing_is_run() {
     let long = "k".repeat(513);
     let huge = "9".repeat(40) + "s";
     for (options, told) in [
-        (vec!["--key", ""], "key must not be empty"),
-        (vec!["--key", &long], "key has 513 bytes; the limit is 512"),
-        (vec!["--key", "a\u{7}b"], "control character at byte 1"),
-        (vec!["--key", "k", "--ttl", "0s"], "ttl is 0 ms; this store's least is 100 ms"),
-        (vec!["--key", "k", "--ttl", "99ms"], "ttl is 99 ms"),
-        (vec!["--key", "k", "--ttl", "-5s"], "--ttl <DURATION>: a duration cannot be negative"),
-        (vec!["--key", "k", "--ttl", "25h"], "86400000 ms (a day)"),
-        (vec!["--key", "k", "--ttl", &huge], "--ttl <DURATION>: the duration is too long"),
-        (vec!["--key", "k", "--ttl", "5"], "a number needs a unit"),
-        (vec!["--key", "k", "--wait", "x"], "--wait <DURATION>: not a duration"),
-        (vec!["--key", "k", "--task", ""], "--task <TASK>: task must not be empty"),
-        (vec!["--key", "k", "--owner", "a\nb"], "--owner <OWNER>: owner has a control character"),
-        (vec!["--key", "k", "--priority", "40000"], "40000"),
-        (vec!["--key", "k", "--namespace", "Team A"], "namespace has 'T'"),
-        (vec!["--key", "k", "--store", "redis://me:secret@h"], "unknown scheme \"redis\""),
-        (vec!["--key", "k", "--store", "file:x?sync=off"], "option \"sync\""),
-        (vec!["--key", "k", "--store", "/tmp/x"], "no scheme"),
-        (vec!["--key", "k", "-o", "env"], "-o env is for"),
-        (vec!["--key", "k", "-o", "yaml"], "yaml"),
-        (vec![], "--key <KEY>"),
+        ("--key ''", "key must not be empty"),
+        (&*format!("--key {long}"), "key has 513 bytes; the limit is 512"),
+        ("--key a\u{7}b", "control character at byte 1"),
+        ("--key k --ttl 0s", "ttl is 0 ms; this store's least is 100 ms"),
+        ("--key k --ttl 99ms", "ttl is 99 ms"),
+        ("--key k --ttl -5s", "--ttl <DURATION>: a duration cannot be negative"),
+        ("--key k --ttl 25h", "86400000 ms (a day)"),
+        (&format!("--key k --ttl {huge}"), "--ttl <DURATION>: the duration is too long"),
+        ("--key k --ttl 5", "a number needs a unit"),
+        ("--key k --wait x", "--wait <DURATION>: not a duration"),
+        ("--key k --task ''", "--task <TASK>: task must not be empty"),
+        ("--key k --owner 'a\nb'", "--owner <OWNER>: owner has a control character"),
+        ("--key k --priority 40000", "40000"),
+        ("--key k --namespace 'Team A'", "namespace has 'T'"),
+        ("--key k --store redis://me:secret@h", "unknown scheme \"redis\""),
+        ("--key k --store file:x?sync=off", "option \"sync\""),
+        ("--key k --store /tmp/x", "no scheme"),
+        ("--key k -o env", "-o env is for"),
+        ("--key k -o yaml", "yaml"),
+        ("", "--key <KEY>"),
     ] {
-        let mut words = vec!["run"];
-        words.extend(&options);
-        words.extend(["--", "touch", "ran"]);
-        let said = dir.fencehold(&words);
-        assert_eq!((said.code, said.out.as_str()), (2, ""), "{options:?}: {said:?}");
-        assert!(said.err.starts_with("fencehold: ") && said.err.contains(told), "{told}: {said:?}");
-        assert!(!said.err.contains("secret"), "{said:?}");
-        assert!(!said.err.contains('\u{7}'), "{said:?}");
+        let said = dir.fails(&format!("run {options} -- touch ran"), 2, &[told]);
+        assert_eq!(said.out, "", "{said:?}");
+        assert!(said.err.starts_with("fencehold: "), "{said:?}");
+        assert!(!said.err.contains("secret") && !said.err.contains('\u{7}'), "{said:?}");
     }
     assert!(!dir.path("ran").exists());
     assert!(!dir.path("leases").exists(), "what cannot succeed makes no store either");
@@ -50,17 +48,12 @@ fn bad_input_is_refused_with_its_field_and_its_limit_and_nothing_is_run() {
 #[test]
 fn a_command_must_be_given_and_must_stand_apart() {
     let dir = TestDirectory::new();
-    for words in [
-        &["run", "--key", "k"] as &[&str],
-        &["run", "--key", "k", "--"],
-        &["run", "--key", "k", "touch", "x"],
-    ] {
-        let said = dir.fencehold(words);
-        assert_eq!(said.code, 2, "{words:?}: {said:?}");
+    for words in ["run --key k", "run --key k --", "run --key k touch x"] {
+        dir.fencehold(words).ended(2);
     }
-    for words in [&[] as &[&str], &["nonsense"], &["lease"], &["lease", "nonsense"], &["--nonsense"]] {
-        let said = dir.fencehold(words);
-        assert_eq!((said.code, said.out.as_str()), (2, ""), "{words:?}: {said:?}");
+    for words in ["", "nonsense", "lease", "lease nonsense", "--nonsense"] {
+        let said = dir.fencehold(words).ended(2);
+        assert_eq!(said.out, "", "{said:?}");
         assert!(!said.err.contains("panicked"), "{said:?}");
     }
 }
@@ -75,15 +68,14 @@ fn text_that_is_no_utf8_is_refused_where_it_matters_and_passed_on_where_it_does_
         vec![OsStr::new("--store"), odd, OsStr::new("lease"), OsStr::new("ls")],
         vec![odd],
     ] {
-        let said = said(&mut dir.command(&words));
-        assert_eq!(said.code, 2, "{words:?}: {said:?}");
+        let said = dir.fencehold(&words).ended(2);
         assert!(said.err.starts_with("fencehold: ") && !said.err.contains("panicked"), "{said:?}");
     }
     for variable in ["FENCEHOLD_STORE", "FENCEHOLD_NAMESPACE", "FENCEHOLD_HOLD_ID", "FENCEHOLD_TOKEN"] {
-        let said = said(dir.command(["lease", "renew", "k", "--store", "memory:"]).env(variable, odd));
+        let said = said(dir.command("lease renew k --store memory:").env(variable, odd));
         assert_eq!(said.code, 2, "{variable}: {said:?}");
     }
-    let words = ["run", "--key", "k", "--", "sh", "-c", "printf %s \"$1\" | od -An -tx1", "sh"];
+    let words = "run --key k -- sh -c 'printf %s \"$1\" | od -An -tx1' sh";
     let said = said(dir.command(words).arg(odd));
     assert_eq!((said.code, said.out.trim()), (0, "61 ff 62"), "{said:?}");
 }
@@ -91,21 +83,19 @@ fn text_that_is_no_utf8_is_refused_where_it_matters_and_passed_on_where_it_does_
 #[test]
 fn without_a_home_the_store_must_be_named() {
     let dir = TestDirectory::new();
-    let said = said(dir.command(["lease", "ls"]).env_remove("FENCEHOLD_STORE").env_remove("HOME"));
-    assert_eq!(said.code, 2, "{said:?}");
-    assert!(said.err.contains("HOME") && said.err.contains("--store file:DIR"), "{said:?}");
+    said(dir.command("lease ls").env_remove("FENCEHOLD_STORE").env_remove("HOME"))
+        .ended(2)
+        .says(&["HOME", "--store file:DIR"]);
 }
 
 #[test]
 fn by_default_leases_live_in_the_users_state_directory() {
     let dir = TestDirectory::new();
-    let said = said(dir.command(["run", "--key", "k", "--", "true"]).env_remove("FENCEHOLD_STORE"));
-    assert_eq!(said.code, 0, "{said:?}");
+    let mut command = dir.command("run --key k -- true");
+    said(command.env_remove("FENCEHOLD_STORE")).ended(0);
     assert!(dir.path(".local/state/fencehold").is_dir());
     let elsewhere = dir.path("elsewhere");
-    let mut command = dir.command(["run", "--key", "k", "--", "true"]);
-    command.env_remove("FENCEHOLD_STORE").env("XDG_STATE_HOME", &elsewhere);
-    assert_eq!(support::said(&mut command).code, 0);
+    said(command.env("XDG_STATE_HOME", &elsewhere)).ended(0);
     assert!(elsewhere.join("fencehold").is_dir());
 }
 
@@ -114,41 +104,32 @@ fn a_directory_that_cannot_be_used_is_named_and_left_alone() {
     let dir = TestDirectory::new();
     std::fs::write(dir.path("text"), "mine").unwrap();
     let store = format!("file:{}", dir.path("text").display());
-    let said = dir.fencehold(&["--store", &store, "run", "--key", "k", "--", "touch", "ran"]);
+    let said = dir
+        .fencehold(&format!("--store {store} run --key k -- touch ran"))
+        .says(&["text"]);
     assert!([69, 74].contains(&said.code), "{said:?}");
-    assert!(said.err.contains("text"), "{said:?}");
     assert_eq!(std::fs::read_to_string(dir.path("text")).unwrap(), "mine");
     assert!(!dir.path("ran").exists());
-    let doctor = dir.fencehold(&["--store", &store, "doctor"]);
+    let doctor = dir.fencehold(&["--store", &store, "doctor"]).prints(&["FAILED"]);
     assert_ne!(doctor.code, 0, "{doctor:?}");
-    assert!(doctor.out.contains("FAILED"), "{doctor:?}");
 }
 
 #[test]
 fn a_reader_that_goes_away_is_no_error_and_a_full_disk_is() {
     let dir = TestDirectory::new();
-    assert_eq!(dir.fencehold(&["run", "--key", "k", "--", "true"]).code, 0);
-    for words in [
-        &["lease", "ls", "--include-free"] as &[&str],
-        &["event", "ls", "-o", "jsonl"],
-        &["completions", "bash"],
-        &["man"],
-        &["--help"],
-    ] {
+    assert_eq!(dir.fencehold("run --key k -- true").code, 0);
+    let ended = |words: &str, stdout: Stdio| {
+        let child = dir.command(words).stdout(stdout).stderr(Stdio::piped()).spawn();
+        child.unwrap().wait_with_output().unwrap()
+    };
+    for words in ["lease ls --include-free", "event ls -o jsonl", "completions bash", "man", "--help"] {
         let (reader, writer) = std::io::pipe().unwrap();
         drop(reader);
-        let child = dir.command(words).stdout(writer).stderr(Stdio::piped()).spawn().unwrap();
-        let output = child.wait_with_output().unwrap();
+        let output = ended(words, writer.into());
         assert_eq!((output.status.code(), output.stderr.as_slice()), (Some(0), b"" as &[u8]), "{words:?}");
     }
     let full = std::fs::OpenOptions::new().write(true).open("/dev/full").unwrap();
-    let child = dir
-        .command(["lease", "ls", "--include-free"])
-        .stdout(full)
-        .stderr(Stdio::piped())
-        .spawn()
-        .unwrap();
-    let output = child.wait_with_output().unwrap();
+    let output = ended("lease ls --include-free", full.into());
     assert_eq!(output.status.code(), Some(1));
     assert!(String::from_utf8_lossy(&output.stderr).contains("stdout cannot be written"));
 }
@@ -156,64 +137,45 @@ fn a_reader_that_goes_away_is_no_error_and_a_full_disk_is() {
 #[test]
 fn only_data_is_on_stdout_and_colours_are_for_terminals() {
     let dir = TestDirectory::new();
-    let said = dir.fencehold(&["-vv", "run", "--key", "k", "--", "echo", "data"]);
+    let said = dir.fencehold("-vv run --key k -- echo data");
     assert_eq!((said.code, said.out.as_str()), (0, "data\n"));
-    assert!(
-        said.err.contains("acquire") || said.err.contains("INFO") || said.err.contains("DEBUG"),
-        "{said:?}"
-    );
+    assert!(["acquire", "INFO", "DEBUG"].iter().any(|logged| said.err.contains(logged)), "{said:?}");
     assert!(!said.err.contains('\u{1b}'), "{said:?}");
-    let quiet = dir.fencehold(&["run", "--key", "k", "--", "true"]);
+    let quiet = dir.fencehold("run --key k -- true");
     assert_eq!((quiet.out.as_str(), quiet.err.as_str()), ("", ""));
-    let log = said_with_log(&dir, "no=such=level");
-    assert_eq!(log.code, 2, "{log:?}");
+    support::said(dir.command("lease ls").env("FENCEHOLD_LOG", "no=such=level")).ended(2);
 }
 
 #[test]
 fn quiet_leaves_data_and_errors() {
     let dir = TestDirectory::new();
-    let told = dir.fencehold(&["store", "create"]);
+    let told = dir.fencehold("store create");
     assert_eq!((told.code, told.err.contains("is there")), (0, true), "{told:?}");
-    let quiet = dir.fencehold(&["-q", "store", "create"]);
+    let quiet = dir.fencehold("-q store create");
     assert_eq!((quiet.code, quiet.out.as_str(), quiet.err.as_str()), (0, "", ""));
-    let none = dir.fencehold(&["lease", "ls", "--quiet"]);
+    let none = dir.fencehold("lease ls --quiet");
     assert_eq!((none.code, none.err.as_str()), (0, ""), "{none:?}");
-    let refused = dir.fencehold(&["-q", "job", "claim", "--queue", "q"]);
-    assert!(refused.code == 75 && refused.err.contains("no job is ready"), "{refused:?}");
-    assert_eq!(dir.fencehold(&["-q", "-v", "lease", "ls"]).code, 2, "more and less at once");
-}
-
-fn said_with_log(dir: &TestDirectory, filter: &str) -> CommandOutput {
-    said(dir.command(["lease", "ls"]).env("FENCEHOLD_LOG", filter))
+    dir.fails("-q job claim --queue q", 75, &["no job is ready"]);
+    assert_eq!(dir.fencehold("-q -v lease ls").code, 2, "more and less at once");
 }
 
 #[test]
 fn help_version_completions_and_manuals_come_from_the_same_definition() {
     let dir = TestDirectory::new();
-    let help = dir.fencehold(&["run", "--help"]);
-    assert_eq!((help.code, help.err.as_str()), (0, ""));
-    for told in ["FENCEHOLD_TOKEN", "75 ", "76 ", "126", "127", "128 + N"] {
-        assert!(help.out.contains(told), "{told}");
-    }
+    let help = dir.shows("run --help", &["FENCEHOLD_TOKEN", "75 ", "76 ", "126", "127", "128 + N"]);
+    assert_eq!(help.err, "");
     assert!(!help.out.contains("__"), "parts of run are no verbs");
-    assert_eq!(dir.fencehold(&["help", "run"]).out, help.out);
-    assert_eq!(
-        dir.fencehold(&["help", "lease", "acquire"]).out,
-        dir.fencehold(&["lease", "acquire", "-h"]).out
-    );
-    let unknown = dir.fencehold(&["help", "lease", "nonsense"]);
-    assert!(unknown.code == 2 && unknown.err.contains("lease nonsense"), "{unknown:?}");
-    let named = dir.fencehold(&["version", "-o", "json"]).json();
+    assert_eq!(dir.fencehold("help run").out, help.out);
+    assert_eq!(dir.fencehold("help lease acquire").out, dir.fencehold("lease acquire -h").out);
+    dir.fails("help lease nonsense", 2, &["lease nonsense"]);
+    let named = dir.json("version");
     assert_eq!(named["version"], env!("CARGO_PKG_VERSION"), "{named}");
     assert!(named["commit"].is_string(), "{named}");
-    let version = dir.fencehold(&["--version"]);
+    let version = dir.fencehold("--version");
     assert_eq!(version.out, format!("fencehold {}\n", env!("CARGO_PKG_VERSION")));
     for shell in ["bash", "zsh", "fish", "elvish", "powershell"] {
-        let said = dir.fencehold(&["completions", shell]);
-        assert!(
-            said.code == 0 && said.out.contains("explain") && !said.out.contains("__watchdog"),
-            "{shell}"
-        );
+        let said = dir.shows(&["completions", shell], &["explain"]);
+        assert!(!said.out.contains("__watchdog"), "{shell}");
     }
     let pages = dir.path("man/man1");
     assert_eq!(dir.fencehold(&["man", pages.to_str().unwrap()]).code, 0);
@@ -222,29 +184,19 @@ fn help_version_completions_and_manuals_come_from_the_same_definition() {
         assert!(run.contains(told), "{told}: {run}");
     }
     assert!(pages.join("fencehold-lease-acquire.1").exists() && pages.join("fencehold.1").exists());
-    assert!(dir.fencehold(&["man"]).out.contains(".SH EXAMPLES"));
+    assert!(dir.fencehold("man").out.contains(".SH EXAMPLES"));
 }
 
 #[test]
 fn doctor_finds_a_healthy_store_fine() {
     let dir = TestDirectory::new();
-    assert_eq!(dir.fencehold(&["store", "create"]).code, 0);
+    assert_eq!(dir.fencehold("store create").code, 0);
     for _ in 0..2 {
-        let said = dir.fencehold(&["doctor", "-o", "json"]);
-        assert_eq!(said.code, 0, "{said:?}");
-        for finding in said.json()["checks"].as_array().unwrap() {
+        for finding in dir.json("doctor")["checks"].as_array().unwrap() {
             assert_eq!(finding["verdict"], "passed", "{finding}");
         }
     }
-    let listed = dir.fencehold(&["lease", "ls", "--include-free", "-o", "json"]);
-    assert_eq!(
-        listed.json(),
-        serde_json::json!({ "leases": [] }),
-        "what doctor tried is not in people's way"
-    );
-    let status = dir.fencehold(&["store", "status", "-o", "json"]).json();
-    assert_eq!(
-        (&status["store"], &status["held_count"]),
-        (&serde_json::json!("file:"), &serde_json::json!(0))
-    );
+    let listed = dir.json("lease ls --include-free");
+    assert_eq!(listed, json!({ "leases": [] }), "what doctor tried is not in people's way");
+    assert_has(&dir.json("store status"), &json!({ "store": "file:", "held_count": 0 }));
 }

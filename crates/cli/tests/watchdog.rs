@@ -5,14 +5,13 @@ use std::fs;
 use std::io::{BufRead, BufReader, Write};
 use std::os::unix::net::UnixStream;
 use std::os::unix::process::{CommandExt, ExitStatusExt};
-use std::process::{Child, Command, ExitStatus, Stdio};
+use std::process::{Command, ExitStatus, Stdio};
 
 use fencehold_contract::clock::{Clock, SystemClock};
 use rustix::process::{Signal, getsid, kill_process};
 
-use crate::support::{RunningProcess, TestDirectory, children, eventually, process, runs};
+use crate::support::{RunningProcess, TestDirectory, children, eventually, process, runs, until};
 
-const TTL: &str = "5s";
 const TTL_AND_A_SECOND_MS: u64 = 6_000;
 
 /// A command with a grandchild, neither of which heeds TERM. Each notes down in one file that it lives, again and
@@ -27,8 +26,8 @@ const NEXT: &str =
     sleep 0.3; echo end $FENCEHOLD_TOKEN >>log";
 
 fn start_stubborn(dir: &TestDirectory) -> RunningProcess {
-    let running =
-        dir.start(&["run", "--key", "k", "--ttl", TTL, "--owner", "first", "--", "bash", "-c", STUBBORN]);
+    let mut command = dir.command("run --key k --ttl 5s --owner first -- bash -c");
+    let running = RunningProcess::start(command.arg(STUBBORN));
     eventually("both beat", || dir.lines("pids").len() == 2 && dir.lines("log").len() > 10);
     running
 }
@@ -48,7 +47,7 @@ fn pids(dir: &TestDirectory) -> Vec<i32> {
 }
 
 fn start_next(dir: &TestDirectory) -> RunningProcess {
-    let next = dir.start(&["run", "--key", "k", "--ttl", TTL, "--wait", "60s", "--", "bash", "-c", NEXT]);
+    let next = dir.start(&format!("run --key k --ttl 5s --wait 60s -- bash -c '{NEXT}'"));
     eventually("the next stands in line", || dir.lease("k")["waiter_count"] == 1);
     next
 }
@@ -56,6 +55,15 @@ fn start_next(dir: &TestDirectory) -> RunningProcess {
 /// When the next started, on the boot-time clock, in milliseconds.
 fn started_ms(dir: &TestDirectory) -> u64 {
     dir.lines("started")[0].replace('.', "").parse::<u64>().unwrap() * 10
+}
+
+/// The next one ends well, at most a ttl and a second after the first one was struck, which leaves nothing behind.
+fn assert_the_next_starts_in_time(dir: &TestDirectory, mut next: RunningProcess, struck_ms: u64) {
+    next.finish().ended(0);
+    let waited_ms = started_ms(dir).saturating_sub(struck_ms);
+    assert!(waited_ms <= TTL_AND_A_SECOND_MS, "{waited_ms} ms");
+    assert_none_beside_the_next(dir);
+    assert!(pids(dir).into_iter().all(|pid| !runs(pid)));
 }
 
 /// Nothing of token 1 comes after the start of token 2.
@@ -69,43 +77,27 @@ fn assert_none_beside_the_next(dir: &TestDirectory) {
 fn when_run_is_killed_the_command_and_its_children_are_gone_before_the_next_starts() {
     let dir = TestDirectory::new();
     let mut first = start_stubborn(&dir);
-    let mut next = start_next(&dir);
+    let next = start_next(&dir);
     let killed_ms = SystemClock.now().store_ms;
     first.send(Signal::KILL);
     first.finish();
-    let said = next.finish();
-    assert_eq!(said.code, 0, "{said:?}");
-    let waited_ms = started_ms(&dir).saturating_sub(killed_ms);
-    assert!(waited_ms <= TTL_AND_A_SECOND_MS, "{waited_ms} ms");
-    assert_none_beside_the_next(&dir);
-    assert!(pids(&dir).into_iter().all(|pid| !runs(pid)));
+    assert_the_next_starts_in_time(&dir, next, killed_ms);
 }
 
 #[test]
 fn when_run_is_stopped_the_command_is_gone_before_the_next_starts_and_run_exits_lost() {
     let dir = TestDirectory::new();
     let mut first = start_stubborn(&dir);
-    let mut next = start_next(&dir);
+    let next = start_next(&dir);
     let stopped_ms = SystemClock.now().store_ms;
     first.send(Signal::STOP);
-    let said = next.finish();
-    assert_eq!(said.code, 0, "{said:?}");
-    let waited_ms = started_ms(&dir).saturating_sub(stopped_ms);
-    assert!(waited_ms <= TTL_AND_A_SECOND_MS, "{waited_ms} ms");
-    assert_none_beside_the_next(&dir);
-    assert!(pids(&dir).into_iter().all(|pid| !runs(pid)));
+    assert_the_next_starts_in_time(&dir, next, stopped_ms);
 
     first.send(Signal::CONT);
-    let said = first.finish();
-    assert_eq!(said.code, 76, "{said:?}");
-    assert!(said.err.contains("the lease on k under token 1 was lost"), "{said:?}");
-    let explained = dir.fencehold(&["explain", "k"]);
-    let ending = explained
-        .out
-        .lines()
-        .find(|line| line.starts_with("1 "))
-        .unwrap_or_else(|| panic!("{explained:?}"));
-    assert!(ending.contains("expired") && ending.contains("first"), "{explained:?}");
+    first.finish().ended(76).says(&["the lease on k under token 1 was lost"]);
+    let explained = dir.fencehold("explain k");
+    let is_told = |line: &str| line.starts_with("1 ") && line.contains("expired") && line.contains("first");
+    assert!(explained.out.lines().any(is_told), "{explained:?}");
 }
 
 #[test]
@@ -125,12 +117,7 @@ fn the_watchdog_stands_apart_from_everything_that_could_take_it_along() {
     let binary = env!("CARGO_BIN_EXE_fencehold");
     // A descriptor of the shell's: the command gets it, the watchdog must not keep it open.
     let script = format!("exec {binary} run --key k -- bash -c 'echo $$ >pids; exec sleep 1000' 7>side");
-    let mut shell = Command::new("bash");
-    shell
-        .args(["-c", &script])
-        .current_dir(dir.path(""))
-        .env("FENCEHOLD_STORE", dir.store());
-    let mut running = RunningProcess::start(&mut shell);
+    let mut running = RunningProcess::start(&mut dir.shell(&script));
     eventually("the command runs", || !dir.lines("pids").is_empty());
     let watchdogs = children(running.pid(), "fh-watchdog");
     assert_eq!(watchdogs.len(), 1);
@@ -197,9 +184,7 @@ fn a_command_is_not_left_running_without_a_watchdog() {
         }
         running.is_over()
     });
-    let said = running.finish();
-    assert_eq!(said.code, 1, "{said:?}");
-    assert!(said.err.contains("for want of a watchdog"), "{said:?}");
+    running.finish().ended(1).says(&["for want of a watchdog"]);
     assert!(pids(&dir).into_iter().all(|pid| !runs(pid)));
     assert!(dir.lease("k")["holder"].is_null(), "and the lease is given back");
 }
@@ -209,31 +194,24 @@ fn the_start_gate_opens_for_leave_and_for_nothing_else() {
     let dir = TestDirectory::new();
     let binary = env!("CARGO_BIN_EXE_fencehold");
     for (input, starts) in [("", false), ("!", true)] {
-        let mut shell = Command::new("bash");
-        shell
-            .args(["-c", &format!("exec {binary} __start 3 touch started 3<&0")])
-            .current_dir(dir.path(""))
-            .stdin(Stdio::piped());
-        let mut gate = RunningProcess::start(&mut shell);
+        let script = format!("exec {binary} __start 3 touch started 3<&0");
+        let mut gate = RunningProcess::start(dir.shell(&script).stdin(Stdio::piped()));
         gate.child.stdin.take().unwrap().write_all(input.as_bytes()).unwrap();
         let said = gate.finish();
         assert_eq!(said.code == 0, starts, "{said:?}");
         assert_eq!(dir.path("started").exists(), starts);
     }
-    for words in
-        [vec!["__start"], vec!["__start", "3"], vec!["__start", "1", "true"], vec!["__start", "77", "true"]]
-    {
-        let said = dir.fencehold(&words);
-        assert_eq!(said.code, 126, "{words:?}: {said:?}");
+    for words in ["__start", "__start 3", "__start 1 true", "__start 77 true"] {
+        dir.fencehold(words).ended(126);
     }
 }
 
 /// A watchdog without a `run`, and a group for it to watch.
 struct Watched {
-    watchdog: Child,
+    watchdog: RunningProcess,
     line: UnixStream,
     heard: BufReader<UnixStream>,
-    group: Child,
+    group: RunningProcess,
 }
 
 impl Watched {
@@ -254,8 +232,9 @@ impl Watched {
         let mut up = String::new();
         BufReader::new(group.stdout.take().unwrap()).read_line(&mut up).unwrap();
         assert_eq!(up, "up\n");
-        let mut watched =
-            Watched { watchdog, heard: BufReader::new(ours.try_clone().unwrap()), line: ours, group };
+        let [watchdog, group] = [watchdog, group].map(RunningProcess::adopt);
+        let heard = BufReader::new(ours.try_clone().unwrap());
+        let mut watched = Watched { watchdog, heard, line: ours, group };
         assert_eq!(watched.hear(), "ready");
         watched
     }
@@ -273,7 +252,7 @@ impl Watched {
 
     fn watch(&mut self, grace_ms: u64, term_in_ms: u64, kill_in_ms: u64) -> u64 {
         let now_ms = SystemClock.now().store_ms;
-        let group = self.group.id();
+        let group = self.group.child.id();
         self.say(&format!("watch {group} {grace_ms} {} {}", now_ms + term_in_ms, now_ms + kill_in_ms));
         assert_eq!(self.hear(), "watching");
         now_ms
@@ -281,27 +260,12 @@ impl Watched {
 
     /// How the group's leader ended.
     fn group_ended(&mut self) -> ExitStatus {
-        ended(&mut self.group)
+        until("its end", || self.group.child.try_wait().unwrap())
     }
 
     /// Whether the watchdog ended well.
     fn watchdog_ended_well(&mut self) -> bool {
-        ended(&mut self.watchdog).success()
-    }
-}
-
-/// Waits for the end of a child, but not for ever.
-fn ended(child: &mut Child) -> ExitStatus {
-    eventually("it has ended", || child.try_wait().unwrap().is_some());
-    child.wait().unwrap()
-}
-
-impl Drop for Watched {
-    fn drop(&mut self) {
-        let _ = self.watchdog.kill();
-        let _ = self.watchdog.wait();
-        let _ = self.group.kill();
-        let _ = self.group.wait();
+        until("its end", || self.watchdog.child.try_wait().unwrap()).success()
     }
 }
 
@@ -325,8 +289,7 @@ fn without_news_the_group_is_asked_and_then_ended_on_time() {
 #[test]
 fn a_stopped_group_hears_the_request_too() {
     let mut watched = Watched::new("trap 'exit 4' TERM; echo up; while :; do sleep 0.01; done");
-    let leader = process(i32::try_from(watched.group.id()).unwrap());
-    kill_process(leader, Signal::STOP).unwrap();
+    watched.group.send(Signal::STOP);
     watched.watch(FOR_LONG, 0, FOR_LONG);
     assert_eq!(watched.hear(), "terminated");
     assert_eq!(watched.group_ended().code(), Some(4));
@@ -343,7 +306,7 @@ fn news_in_time_keep_the_group_alive() {
     watched.say("gone");
     assert_eq!(watched.hear(), "", "dismissed, and has done nothing");
     assert!(watched.watchdog_ended_well());
-    assert!(watched.group.try_wait().unwrap().is_none(), "the group still runs");
+    assert!(!watched.group.is_over(), "the group still runs");
 }
 
 #[test]
@@ -371,5 +334,5 @@ fn a_line_that_is_cut_before_there_is_a_group_ends_the_watchdog_alone() {
     let mut watched = Watched::new(HEEDS);
     watched.line.shutdown(std::net::Shutdown::Both).unwrap();
     assert!(watched.watchdog_ended_well());
-    assert!(watched.group.try_wait().unwrap().is_none());
+    assert!(!watched.group.is_over());
 }

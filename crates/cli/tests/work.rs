@@ -7,25 +7,24 @@ use std::collections::BTreeSet;
 use rustix::process::Signal;
 use serde_json::{Value, json};
 
-use crate::support::{CommandOutput, DirectoryOwner, RunningProcess, TestDirectory, eventually, runs, said};
-
-const TTL: &str = "2s";
+use crate::support::{
+    CommandOutput, DirectoryOwner, RunningProcess, TestDirectory, assert_has, eventually, runs, said,
+};
 
 /// Works off what is ready with a shell script.
-fn work_off(dir: &TestDirectory, script: &str, options: &[&str]) -> CommandOutput {
-    let words =
-        [&["work", "--queue", "q", "--until-empty", "-o", "jsonl"], options, &["--", "sh", "-c", script]];
-    let said = dir.fencehold(&words.concat());
-    assert_eq!(said.code, 0, "{said:?}");
-    said
+fn work_off(dir: &TestDirectory, script: &str, options: &str) -> CommandOutput {
+    let mut command = dir.command(&format!("work --queue q --until-empty -o jsonl {options} -- sh -c"));
+    said(command.arg(script)).ended(0)
 }
 
-fn start_work(dir: &TestDirectory, options: &[&str], script: &str) -> RunningProcess {
-    dir.start(&[&["work", "--queue", "q", "-o", "jsonl"], options, &["--", "bash", "-c", script]].concat())
+fn start_work(dir: &TestDirectory, options: &str, script: &str) -> RunningProcess {
+    let mut command = dir.command(&format!("work --queue q -o jsonl {options} -- bash -c"));
+    RunningProcess::start(command.arg(script))
 }
 
-fn line(said: &CommandOutput) -> Value {
-    serde_json::from_str(said.out.lines().next().unwrap_or_else(|| panic!("{said:?}"))).unwrap()
+/// How many claims wait for jobs.
+fn waiting_claims(dir: &TestDirectory) -> Value {
+    dir.json("queue ls")["queues"][0]["waiting_claim_count"].clone()
 }
 
 #[test]
@@ -36,14 +35,10 @@ fn the_payload_is_on_stdin_and_the_job_in_the_environment() {
     let script = r#"test -z "$FENCEHOLD_HOLD_ID$FENCEHOLD_KEY" || exit 9
         printf '["%s","%s","%s","%s","%s","%s","%s",' "$FENCEHOLD_JOB_ID" "$FENCEHOLD_TOKEN" "$FENCEHOLD_ATTEMPT" \
             "$FENCEHOLD_QUEUE" "$FENCEHOLD_KIND" "$FENCEHOLD_IDEMPOTENCY_KEY" "$TRACEPARENT"; cat; echo ]"#;
-    let said = work_off(&dir, script, &[]);
+    let said = work_off(&dir, script, "");
     let job = dir.job(&id);
     assert_eq!(job["result"], json!([id, "1", "1", "q", "k", id, trace, {"to": "a"}]), "{said:?}");
-    let line = line(&said);
-    assert_eq!(
-        (&line["job_id"], &line["state"], &line["exit_code"]),
-        (&json!(id), &json!("completed"), &json!(0))
-    );
+    assert_has(&said.json_lines()[0], &json!({ "job_id": id, "state": "completed", "exit_code": 0 }));
 }
 
 #[test]
@@ -51,10 +46,10 @@ fn a_payload_and_a_result_may_be_a_mebibyte_and_an_unread_payload_is_no_trouble(
     let dir = TestDirectory::new();
     let text = format!("\"{}\"", "x".repeat((1 << 20) - 2));
     std::fs::write(dir.path("big.jsonl"), format!("{text}\n{text}\n")).unwrap();
-    let said = dir.fencehold(&["job", "enqueue", "--queue", "q", "--kind", "k", "--jsonl", "big.jsonl"]);
+    let said = dir.fencehold("job enqueue --queue q --kind k --jsonl big.jsonl");
     let ids: Vec<&str> = said.out.lines().collect();
     // The first one's command does not read; the second one's hands back all it read.
-    work_off(&dir, "if mkdir once 2>/dev/null; then echo short; else cat; fi", &[]);
+    work_off(&dir, "if mkdir once 2>/dev/null; then echo short; else cat; fi", "");
     assert_eq!(dir.job(ids[0])["result"], "short");
     assert_eq!(dir.job(ids[1])["result"].as_str().map(str::len), Some((1 << 20) - 2));
 }
@@ -62,40 +57,34 @@ fn a_payload_and_a_result_may_be_a_mebibyte_and_an_unread_payload_is_no_trouble(
 #[test]
 fn how_the_command_ends_is_what_comes_of_the_job() {
     let dir = TestDirectory::new();
-    let completed = dir.enqueue("1", &[]);
-    work_off(&dir, "echo not json", &[]);
+    let completed = dir.enqueue("1", "");
+    work_off(&dir, "echo not json", "");
     let job = dir.job(&completed);
     assert_eq!((&job["state"], &job["result"]), (&json!("completed"), &json!("not json")));
 
-    let silent = dir.enqueue("1", &[]);
-    work_off(&dir, "true", &[]);
+    let silent = dir.enqueue("1", "");
+    work_off(&dir, "true", "");
     assert_eq!(dir.job(&silent)["result"], Value::Null);
 
-    let snoozed = dir.enqueue("1", &[]);
-    work_off(&dir, "echo later; exit 75", &["--snooze", "1h"]);
+    let snoozed = dir.enqueue("1", "");
+    work_off(&dir, "echo later; exit 75", "--snooze 1h");
     let job = dir.job(&snoozed);
-    assert_eq!(
-        (&job["state"], &job["failure_count"], &job["crash_count"]),
-        (&json!("scheduled"), &json!(0), &json!(0))
-    );
+    assert_has(&job, &json!({ "state": "scheduled", "failure_count": 0, "crash_count": 0 }));
     assert!(job["due_in_ms"].as_u64().unwrap() > 3_500_000, "{job}");
     assert_eq!(job["attempts"][0]["outcome"], "snoozed");
 
-    let failed = dir.enqueue("1", &["--retry", "fixed:1h"]);
-    let said = work_off(&dir, "echo progress >&2; echo the disk is full >&2; exit 3", &[]);
+    let failed = dir.enqueue("1", "--retry fixed:1h");
+    let said = work_off(&dir, "echo progress >&2; echo the disk is full >&2; exit 3", "");
     let job = dir.job(&failed);
     assert_eq!((&job["state"], &job["failure_count"]), (&json!("scheduled"), &json!(1)));
     assert_eq!(job["attempts"][0]["error"], "exit code 3: progress\nthe disk is full");
     assert!(said.err.contains("the disk is full"), "what commands say is passed on: {said:?}");
 
-    let killed = dir.enqueue("1", &["--max-failures", "1"]);
-    work_off(&dir, "kill -9 $$", &[]);
+    let killed = dir.enqueue("1", "--max-failures 1");
+    work_off(&dir, "kill -9 $$", "");
     let job = dir.job(&killed);
-    assert_eq!(
-        (&job["state"], &job["failure_count"]),
-        (&json!("failed"), &json!(1)),
-        "a failure, no crash: we saw it end"
-    );
+    // A failure, no crash: we saw it end.
+    assert_has(&job, &json!({ "state": "failed", "failure_count": 1 }));
     assert!(job["attempts"][0]["error"].as_str().unwrap().contains("signal 9"), "{job}");
 }
 
@@ -103,19 +92,19 @@ fn how_the_command_ends_is_what_comes_of_the_job() {
 fn as_many_run_at_once_as_were_asked_for() {
     let dir = TestDirectory::new();
     for nth in 0..4 {
-        dir.enqueue(&nth.to_string(), &[]);
+        dir.enqueue(&nth.to_string(), "");
     }
     // Each waits until all four are there: it ends only if they run side by side.
     let script = "touch here-$FENCEHOLD_JOB_ID; while [ $(ls here-* | wc -l) -lt 4 ]; do sleep 0.01; done";
-    work_off(&dir, script, &["--concurrency", "4"]);
-    assert_eq!(dir.fencehold(&["job", "count", "-o", "json"]).json()["completed"], 4);
+    work_off(&dir, script, "--concurrency 4");
+    assert_eq!(dir.json("job count")["completed"], 4);
 }
 
 #[test]
 fn commands_that_start_side_by_side_inherit_nothing_of_each_other() {
     let dir = TestDirectory::new();
-    let ids: Vec<String> = (0..24).map(|nth| dir.enqueue(&nth.to_string(), &[])).collect();
-    work_off(&dir, "ls /proc/$$/fd", &["--concurrency", "24", "--ttl", "1m"]);
+    let ids: Vec<String> = (0..24).map(|nth| dir.enqueue(&nth.to_string(), "")).collect();
+    work_off(&dir, "ls /proc/$$/fd", "--concurrency 24 --ttl 1m");
     // What the test itself inherited they all have.
     let opened: BTreeSet<String> = ids.iter().map(|id| dir.job(id)["result"].to_string()).collect();
     assert_eq!(opened.len(), 1, "{opened:?}");
@@ -130,25 +119,23 @@ const STUBBORN: &str = "trap '' TERM
 
 /// Starts a worker on a stubborn command, and a second worker that waits for the job.
 fn stubborn(dir: &TestDirectory) -> (RunningProcess, RunningProcess, String) {
-    let id = dir.enqueue("1", &[]);
-    let first = start_work(dir, &["--ttl", TTL, "--owner", "first"], STUBBORN);
+    let id = dir.enqueue("1", "");
+    let first = start_work(dir, "--ttl 2s --owner first", STUBBORN);
     eventually("both beat", || dir.lines("pids").len() == 2 && dir.lines("log").len() > 10);
-    let second = start_work(dir, &["--ttl", TTL, "--owner", "second"], STUBBORN);
-    let waiting =
-        || dir.fencehold(&["queue", "ls", "-o", "json"]).json()["queues"][0]["waiting_claim_count"] == 1;
-    eventually("the second waits for a job", waiting);
+    let second = start_work(dir, "--ttl 2s --owner second", STUBBORN);
+    eventually("the second waits for a job", || waiting_claims(dir) == 1);
     (first, second, id)
 }
 
 /// The job was completed by the second, and nothing of the first attempt came after the start of the second.
 fn assert_one_after_the_other(dir: &TestDirectory, mut second: RunningProcess, id: &str) {
-    let line: Value = serde_json::from_str(&second.line()).unwrap();
+    let line = second.json_line();
     assert_eq!((&line["attempt"], &line["state"]), (&json!(2), &json!("completed")), "{line}");
     let log = dir.lines("log");
     let start = log
         .iter()
         .position(|line| line == "start 2")
-        .expect("the second attempt has started");
+        .expect("the second attempt started");
     assert_eq!(log[start + 1..], ["end 2"], "beats of the first beside the second");
     assert!(dir.lines("pids").iter().all(|pid| !runs(pid.parse().unwrap())));
     let job = dir.job(id);
@@ -175,72 +162,59 @@ fn when_work_is_stopped_its_command_is_gone_before_the_job_starts_again_and_it_s
     first.send(Signal::STOP);
     assert_one_after_the_other(&dir, second, &id);
     first.send(Signal::CONT);
-    let line: Value = serde_json::from_str(&first.line()).unwrap();
+    let line = first.json_line();
     assert_eq!((&line["outcome"], &line["attempt"]), (&json!("lost"), &json!(1)), "{line}");
     first.send(Signal::TERM);
-    let said = first.finish();
-    assert_eq!(said.code, 0, "{said:?}");
+    first.finish().ended(0);
     assert_eq!(dir.job(&id)["state"], "completed");
 }
 
 #[test]
 fn a_claim_is_renewed_for_as_long_as_the_command_runs() {
     let dir = TestDirectory::new();
-    let id = dir.enqueue("1", &[]);
-    let mut work = start_work(&dir, &["--ttl", "9s"], "echo up >up; while [ ! -e go ]; do sleep 0.01; done");
+    let id = dir.enqueue("1", "");
+    let mut work = start_work(&dir, "--ttl 9s", "echo up >up; while [ ! -e go ]; do sleep 0.01; done");
     eventually("the command is up", || !dir.lines("up").is_empty());
     // More than a ttl of store time has passed: the claim is the same one.
     let age = || dir.job(&id)["runner"]["age_ms"].as_u64();
     eventually("it is old", || age().is_none_or(|age_ms| age_ms > 11_000));
     assert_eq!(dir.job(&id)["token"], 1);
     std::fs::write(dir.path("go"), "").unwrap();
-    let line: Value = serde_json::from_str(&work.line()).unwrap();
+    let line = work.json_line();
     assert_eq!((&line["state"], &line["token"]), (&json!("completed"), &json!(1)), "{line}");
 }
 
 #[test]
 fn a_signal_lets_the_command_finish_and_claims_no_more() {
     let dir = TestDirectory::new();
-    let first = dir.enqueue("1", &[]);
+    let first = dir.enqueue("1", "");
     let script = "echo up >>up; while [ ! -e go ]; do sleep 0.01; done; echo done";
-    let mut work = start_work(&dir, &["--drain-timeout", "1h"], script);
+    let mut work = start_work(&dir, "--drain-timeout 1h", script);
     eventually("the command is up", || !dir.lines("up").is_empty());
-    let second = dir.enqueue("2", &[]);
+    let second = dir.enqueue("2", "");
     work.send(Signal::TERM);
-    eventually("no claim waits for jobs", || {
-        dir.fencehold(&["queue", "ls", "-o", "json"]).json()["queues"][0]["waiting_claim_count"] == 0
-    });
+    eventually("no claim waits for jobs", || waiting_claims(&dir) == 0);
     std::fs::write(dir.path("go"), "").unwrap();
-    let said = work.finish();
-    assert_eq!(said.code, 0, "{said:?}");
-    assert_eq!(
-        (&dir.job(&first)["state"], &dir.job(&first)["result"]),
-        (&json!("completed"), &json!("done"))
-    );
-    assert_eq!(
-        (&dir.job(&second)["state"], &dir.job(&second)["attempt_count"]),
-        (&json!("queued"), &json!(0))
-    );
+    work.finish().ended(0);
+    assert_has(&dir.job(&first), &json!({ "state": "completed", "result": "done" }));
+    assert_has(&dir.job(&second), &json!({ "state": "queued", "attempt_count": 0 }));
 }
 
 /// What it has to say of the signal has to wait; the command does not.
 #[test]
 fn a_reader_that_does_not_read_keeps_no_signal_from_being_heard() {
     let dir = TestDirectory::new();
-    let id = dir.enqueue("1", &[]);
+    let id = dir.enqueue("1", "");
     let script =
         "head -c 300000 /dev/zero | tr '\\0' x >&2; touch up; while [ ! -e go ]; do sleep 0.01; done";
-    let mut work = start_work(&dir, &["--drain-timeout", "1h", "--concurrency", "2"], script);
-    let claimers =
-        || dir.fencehold(&["queue", "ls", "-o", "json"]).json()["queues"][0]["waiting_claim_count"].clone();
+    let mut work = start_work(&dir, "--drain-timeout 1h --concurrency 2", script);
     eventually("the command has said what it has to", || dir.path("up").exists());
-    eventually("it waits for another job", || claimers() == 1);
+    eventually("it waits for another job", || waiting_claims(&dir) == 1);
     work.send(Signal::TERM);
-    eventually("no claim waits for jobs", || claimers() == 0);
+    eventually("no claim waits for jobs", || waiting_claims(&dir) == 0);
     std::fs::write(dir.path("go"), "").unwrap();
     eventually("the job is done", || dir.job(&id)["state"] == "completed");
-    let said = work.finish();
-    assert_eq!(said.code, 0, "{said:?}");
+    let said = work.finish().ended(0);
     assert!(said.err.contains("no more jobs are claimed; 1 go on"), "{:?}", said.err.get(300_000..));
 }
 
@@ -248,9 +222,9 @@ fn a_reader_that_does_not_read_keeps_no_signal_from_being_heard() {
 fn after_the_drain_commands_are_ended_and_their_jobs_handed_back() {
     for (drain, second) in [("0s", false), ("1h", true)] {
         let dir = TestDirectory::new();
-        let id = dir.enqueue("1", &[]);
+        let id = dir.enqueue("1", "");
         let script = "trap 'echo told >>log; exit 0' TERM; echo $$ >up; while :; do sleep 0.01; done";
-        let mut work = start_work(&dir, &["--drain-timeout", drain], script);
+        let mut work = start_work(&dir, &format!("--drain-timeout {drain}"), script);
         eventually("the command is up", || !dir.lines("up").is_empty());
         work.send(Signal::INT);
         if second {
@@ -260,14 +234,10 @@ fn after_the_drain_commands_are_ended_and_their_jobs_handed_back() {
                 work.is_over()
             });
         }
-        let said = work.finish();
-        assert_eq!(said.code, 0, "{said:?}");
+        work.finish().ended(0);
         assert_eq!(dir.lines("log"), ["told"]);
         let job = dir.job(&id);
-        assert_eq!(
-            (&job["state"], &job["failure_count"], &job["crash_count"]),
-            (&json!("queued"), &json!(0), &json!(0))
-        );
+        assert_has(&job, &json!({ "state": "queued", "failure_count": 0, "crash_count": 0 }));
         assert_eq!(job["attempts"][0]["outcome"], "released", "its exit code 0 is not believed");
     }
 }
@@ -275,13 +245,13 @@ fn after_the_drain_commands_are_ended_and_their_jobs_handed_back() {
 #[test]
 fn cancelling_a_job_ends_its_command() {
     let dir = TestDirectory::new();
-    let id = dir.enqueue("1", &[]);
+    let id = dir.enqueue("1", "");
     let script = "trap '' TERM; echo $$ >pid; while :; do sleep 0.01; done";
-    let mut work = start_work(&dir, &["--ttl", "6s"], script);
+    let mut work = start_work(&dir, "--ttl 6s", script);
     eventually("the command is up", || !dir.lines("pid").is_empty());
     let pid = dir.lines("pid")[0].parse().unwrap();
     assert_eq!(dir.fencehold(&["job", "cancel", &id, "--reason", "wrong input"]).code, 0);
-    let line: Value = serde_json::from_str(&work.line()).unwrap();
+    let line = work.json_line();
     assert_eq!(line["state"], "cancelled", "{line}");
     assert!(!runs(pid), "KILL comes after TERM");
     assert_eq!(dir.job(&id)["state"], "cancelled");
@@ -290,26 +260,23 @@ fn cancelling_a_job_ends_its_command() {
 #[test]
 fn a_command_over_its_time_limit_is_ended_and_that_is_a_failure() {
     let dir = TestDirectory::new();
-    let id = dir.enqueue("1", &["--attempt-timeout", "4s", "--max-failures", "1"]);
+    let id = dir.enqueue("1", "--attempt-timeout 4s --max-failures 1");
     let script = "trap '' TERM; echo $$ >pid; while :; do sleep 0.01; done";
     // With a grace of its own the limit would leave no time to begin.
-    let mut work = start_work(&dir, &["--ttl", "20s", "--grace", "5s"], script);
-    let line: Value = serde_json::from_str(&work.line()).unwrap();
+    let mut work = start_work(&dir, "--ttl 20s --grace 5s", script);
+    let line = work.json_line();
     assert_eq!(line["outcome"], "lost", "{line}");
     assert!(!runs(dir.lines("pid")[0].parse().unwrap()));
     eventually("the job has failed", || dir.job(&id)["state"] == "failed");
-    assert_eq!((&dir.job(&id)["failure_count"], &dir.job(&id)["crash_count"]), (&json!(1), &json!(0)));
+    assert_has(&dir.job(&id), &json!({ "failure_count": 1, "crash_count": 0 }));
 }
 
 #[test]
 fn what_a_command_leaves_behind_is_ended_before_its_job_is_done() {
     let dir = TestDirectory::new();
-    let id = dir.enqueue("1", &[]);
-    work_off(
-        &dir,
-        "sh -c 'trap \"\" TERM; while :; do sleep 0.01; done' >/dev/null 2>&1 & echo $! >pid",
-        &["--ttl", "6s"],
-    );
+    let id = dir.enqueue("1", "");
+    let script = "sh -c 'trap \"\" TERM; while :; do sleep 0.01; done' >/dev/null 2>&1 & echo $! >pid";
+    work_off(&dir, script, "--ttl 6s");
     assert_eq!(dir.job(&id)["state"], "completed");
     assert!(!runs(dir.lines("pid")[0].parse().unwrap()));
 }
@@ -319,11 +286,9 @@ fn what_a_command_leaves_behind_is_ended_before_its_job_is_done() {
 fn nobody_looks_through_all_processes_where_a_command_leaves_none_behind() {
     let said_of = |script: &str| {
         let dir = TestDirectory::new();
-        dir.enqueue("1", &[]);
-        let words = ["work", "--queue", "q", "--until-empty", "--ttl", "6s", "--", "sh", "-c", script];
-        let said = said(dir.command(words).env("FENCEHOLD_LOG", "debug"));
-        assert_eq!(said.code, 0, "{said:?}");
-        said.err
+        dir.enqueue("1", "");
+        let mut command = dir.command("work --queue q --until-empty --ttl 6s -- sh -c");
+        said(command.arg(script).env("FENCEHOLD_LOG", "debug")).ended(0).err
     };
     let looked = "looking through /proc";
     let quiet = said_of("true");

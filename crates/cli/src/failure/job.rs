@@ -78,41 +78,22 @@ mod tests {
     #[test]
     fn each_refusal_has_its_exit_code_and_a_way_out() {
         let id = JobId::from_random(1, [1; 10]);
-        let token = Token::new(3);
+        let (token, owner) = (Token::new(3), Owner::new("a").unwrap());
+        let (crashed, text) = (Some(AttemptOutcome::Crashed), || "some text".to_owned());
         for (refusal, exit) in [
             (JobRefusal::JobNotFound, ExitStatus::Failed),
-            (
-                JobRefusal::Stale {
-                    token,
-                    outcome: Some(AttemptOutcome::Crashed),
-                    current_token: Token::new(4),
-                },
-                ExitStatus::Lost,
-            ),
+            (JobRefusal::Stale { token, outcome: crashed, current_token: Token::new(4) }, ExitStatus::Lost),
             (JobRefusal::Over { token, outcome: AttemptOutcome::TimedOut }, ExitStatus::Lost),
             (JobRefusal::Over { token, outcome: AttemptOutcome::Failed }, ExitStatus::Lost),
             (JobRefusal::Finished { state: JobState::Cancelled }, ExitStatus::Lost),
             (JobRefusal::WrongJob { token, job_id: None }, ExitStatus::Usage),
             (JobRefusal::WrongHoldId { token }, ExitStatus::Usage),
             (JobRefusal::StoreRewound { token, current_token: Token::new(1) }, ExitStatus::Unusable),
-            (
-                JobRefusal::Conflict {
-                    field: "unique_key".to_owned(),
-                    job_id: id,
-                    differs: "payload".to_owned(),
-                },
-                ExitStatus::Usage,
-            ),
+            (JobRefusal::Conflict { field: text(), job_id: id, differs: text() }, ExitStatus::Usage),
             (JobRefusal::QueueDraining { queue: QueueName::default() }, ExitStatus::Held),
-            (JobRefusal::LimitReached { message: "jobs".to_owned(), limit: 1 }, ExitStatus::Unavailable),
-            (
-                JobRefusal::JobRunning { owner: Owner::new("a").unwrap(), token, remaining_ms: 1 },
-                ExitStatus::Held,
-            ),
-            (
-                JobRefusal::WrongState { state: JobState::Queued, message: "it waits".to_owned() },
-                ExitStatus::Failed,
-            ),
+            (JobRefusal::LimitReached { message: text(), limit: 1 }, ExitStatus::Unavailable),
+            (JobRefusal::JobRunning { owner, token, remaining_ms: 1 }, ExitStatus::Held),
+            (JobRefusal::WrongState { state: JobState::Queued, message: text() }, ExitStatus::Failed),
         ] {
             let Failure::Said { exit: came, next, .. } = Failure::refused_job(id, refusal.clone()) else {
                 panic!("nothing said")
@@ -121,13 +102,10 @@ mod tests {
             assert!(next.is_some(), "{refusal}");
         }
         let bad = Failure::refused_job(id, JobRefusal::BadInput(BadInput::new("payload", "is not JSON")));
-        assert!(
-            matches!(bad, Failure::Said { exit: ExitStatus::Usage, what, .. } if what == "payload is not JSON")
-        );
+        let Failure::Said { exit, what, .. } = bad else { panic!("nothing said") };
+        assert_eq!((exit, what.as_str()), (ExitStatus::Usage, "payload is not JSON"));
         let late = Failure::refused_change(id, JobRefusal::Finished { state: JobState::Completed });
-        assert!(
-            matches!(late, Failure::Said { exit: ExitStatus::Failed, .. }),
-            "a caller that only asks for it has lost no claim"
-        );
+        // A caller that only asks for it has lost no claim.
+        assert!(matches!(late, Failure::Said { exit: ExitStatus::Failed, .. }));
     }
 }

@@ -58,10 +58,8 @@ fn the_power_goes() -> DiskImage {
     let before = std::fs::read(&log).unwrap();
     alone.asks_and_is_not_told(&key(1));
     let (database, log) = (std::fs::read(database).unwrap(), std::fs::read(log).unwrap());
-    assert!(
-        log.starts_with(&before) && log.len() > before.len(),
-        "what was not told is at the end of the log"
-    );
+    // What was not told is at the end of the log.
+    assert!(log.starts_with(&before) && log.len() > before.len());
     assert!(database.len() >= 8 * PAGE, "the database itself has something to lose: {}", database.len());
     alone.closes();
     DiskImage { database, log, acknowledged: before.len(), histories }

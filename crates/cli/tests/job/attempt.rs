@@ -1,11 +1,9 @@
 //! Working on jobs from a script: claims, and what is said under them.
 
-use std::process::Command;
-
 use serde_json::json;
 
 use super::{claim, speak};
-use crate::support::{TestDirectory, said};
+use crate::support::{TestDirectory, assert_has, said};
 
 #[test]
 fn a_script_claims_renews_and_completes_by_what_it_evaluates() {
@@ -17,7 +15,7 @@ fn a_script_claims_renews_and_completes_by_what_it_evaluates() {
          {binary} job renew >/dev/null && {binary} job complete --result '[1]' >/dev/null
          echo $? $FENCEHOLD_JOB_ID $FENCEHOLD_TOKEN $FENCEHOLD_ATTEMPT $FENCEHOLD_QUEUE $FENCEHOLD_KIND \"$FENCEHOLD_PAYLOAD\""
     );
-    let said = said(Command::new("sh").args(["-c", &script]).env("FENCEHOLD_STORE", dir.store()));
+    let said = said(&mut dir.shell(&script));
     assert_eq!(said.out, format!("0 {id} 1 1 q k {{\"to\":\"it's $(exit 3)\"}}\n"), "{said:?}");
     let job = dir.job(&id);
     assert_eq!((&job["state"], &job["result"]), (&json!("completed"), &json!([1])));
@@ -27,38 +25,33 @@ fn a_script_claims_renews_and_completes_by_what_it_evaluates() {
 #[test]
 fn a_job_fails_is_snoozed_and_is_handed_back() {
     let dir = TestDirectory::new();
-    let id = dir.enqueue("1", &["--retry", "fixed:1h", "--max-failures", "2"]);
-    let back = claim(&dir, &[]).say(&dir, &["job", "release", "-o", "json"]);
-    assert_eq!((back.code, &back.json()["state"]), (0, &json!("queued")), "{back:?}");
+    let id = dir.enqueue("1", "--retry fixed:1h --max-failures 2");
+    let back = claim(&dir, "").say(&dir, "job release -o json").ended(0);
+    assert_eq!(back.json()["state"], "queued", "{back:?}");
 
-    let snoozed = claim(&dir, &[]).say(&dir, &["job", "snooze", "--delay", "1h", "-o", "json"]);
+    let snoozed = claim(&dir, "").say(&dir, "job snooze --delay 1h -o json");
     assert_eq!(snoozed.json()["retry_in_ms"], 3_600_000, "{snoozed:?}");
     assert_eq!(dir.job(&id)["failure_count"], 0, "neither counts");
 
     assert_eq!(dir.fencehold(&["job", "retry", &id]).code, 0);
-    let failed = claim(&dir, &[]).say(&dir, &["job", "fail", "--error", "no luck", "-o", "json"]);
-    assert_eq!(
-        (&failed.json()["state"], &failed.json()["retry_in_ms"]),
-        (&json!("scheduled"), &json!(3_600_000))
-    );
+    let failed = claim(&dir, "").say(&dir, "job fail --error 'no luck' -o json");
+    assert_has(&failed.json(), &json!({ "state": "scheduled", "retry_in_ms": 3_600_000 }));
     assert_eq!(dir.job(&id)["failure_count"], 1);
 
     assert_eq!(dir.fencehold(&["job", "retry", &id]).code, 0);
-    let given_up = claim(&dir, &[]).say(&dir, &["job", "fail", "--error", "never", "--permanent"]);
+    let given_up = claim(&dir, "").say(&dir, "job fail --error never --permanent");
     assert!(given_up.out.contains("failed"), "{given_up:?}");
-    let waited = dir.fencehold(&["job", "wait", &id]);
-    assert_eq!(waited.code, 1, "{waited:?}");
-    assert!(waited.err.contains(&format!("job {id} is failed: never")), "{waited:?}");
+    dir.fails(&["job", "wait", &id], 1, &[&format!("job {id} is failed: never")]);
 }
 
 #[test]
 fn each_bad_word_about_an_attempt_has_its_own_error() {
     let dir = TestDirectory::new();
-    dir.enqueue("1", &[]);
-    dir.enqueue("2", &[]);
-    let (one, other) = (claim(&dir, &["--ttl", "1h"]), claim(&dir, &["--ttl", "1h"]));
+    dir.enqueue("1", "");
+    dir.enqueue("2", "");
+    let (one, other) = (claim(&dir, "--ttl 1h"), claim(&dir, "--ttl 1h"));
     let nobody = "01990f3e-5d1c-7a41-9d07-3c0c1f0b6a55";
-    let complete = &["job", "complete"];
+    let complete = "job complete";
     for (said, code, says) in [
         (speak(&dir, complete, nobody, 1, &one.hold), 1, "there is no such job"),
         (speak(&dir, complete, &one.id, other.token, &one.hold), 2, "was never given for this job"),
@@ -66,33 +59,31 @@ fn each_bad_word_about_an_attempt_has_its_own_error() {
         (speak(&dir, complete, &one.id, 1 << 40, &one.hold), 74, "rewound"),
         (speak(&dir, complete, "nonsense", 1, &one.hold), 2, "FENCEHOLD_JOB_ID: job id \"nonsense\""),
         (speak(&dir, complete, &one.id, 1, "nonsense"), 2, "FENCEHOLD_HOLD_ID"),
-        (dir.fencehold(&["job", "complete"]), 2, "the job is missing"),
+        (dir.fencehold("job complete"), 2, "the job is missing"),
         (dir.fencehold(&["job", "complete", &one.id]), 2, "the hold id is missing"),
     ] {
-        assert_eq!(said.code, code, "{says}: {said:?}");
-        assert!(said.err.contains(says), "{says}: {said:?}");
+        said.ended(code).says(&[says]);
     }
     assert_eq!(one.say(&dir, complete).code, 0);
     assert_eq!(one.say(&dir, complete).code, 0, "the same word again gets the same answer");
-    let late = one.say(&dir, &["job", "renew"]);
-    assert_eq!(late.code, 76, "{late:?}");
-    assert_eq!(one.say(&dir, &["job", "fail", "--error", "x"]).code, 76, "the first word stands");
+    one.say(&dir, "job renew").ended(76);
+    assert_eq!(one.say(&dir, "job fail --error x").code, 76, "the first word stands");
 }
 
 #[test]
 fn a_hold_id_of_a_job_is_printed_once_and_shown_nowhere_else() {
     let dir = TestDirectory::new();
-    let id = dir.enqueue("1", &[]);
-    let claim = claim(&dir, &["--ttl", "1h"]);
+    let id = dir.enqueue("1", "");
+    let claim = claim(&dir, "--ttl 1h");
     let mut shown = String::new();
     for words in [
-        &["job", "get", &id, "-o", "json"] as &[&str],
-        &["job", "ls", "-o", "jsonl"],
-        &["event", "ls", "-o", "jsonl"],
-        &["explain", &id, "-o", "json"],
-        &["-vvv", "job", "renew"],
-        &["-vvv", "job", "complete"],
-        &["-vvv", "job", "renew"],
+        format!("job get {id} -o json").as_str(),
+        "job ls -o jsonl",
+        "event ls -o jsonl",
+        &format!("explain {id} -o json"),
+        "-vvv job renew",
+        "-vvv job complete",
+        "-vvv job renew",
     ] {
         let said = claim.say(&dir, words);
         shown.extend([said.out, said.err]);

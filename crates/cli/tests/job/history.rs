@@ -3,39 +3,28 @@
 use serde_json::{Value, json};
 
 use super::claim;
-use crate::support::TestDirectory;
+use crate::support::{TestDirectory, assert_has};
 
 #[test]
 fn explain_tells_attempt_by_attempt_and_what_happens_next() {
     let dir = TestDirectory::new();
-    let id = dir.enqueue("1", &["--retry", "fixed:1h"]);
-    let waiting = dir.fencehold(&["explain", &id]);
-    assert!(
-        waiting.out.contains("is queued since") && waiting.out.contains("none waits for jobs"),
-        "{waiting:?}"
-    );
+    let id = dir.enqueue("1", "--retry fixed:1h");
+    dir.shows(&["explain", &id], &["is queued since", "none waits for jobs"]);
 
-    let first = claim(&dir, &["--ttl", "1h", "--owner", "first"]);
-    let running = dir.fencehold(&["explain", &format!("job/{id}")]);
-    assert!(running.out.contains("first works on it under token 1, attempt 1"), "{running:?}");
-    assert!(running.out.contains("the claim ends in"), "{running:?}");
+    let first = claim(&dir, "--ttl 1h --owner first");
+    let running = dir.succeeds(&format!("explain job/{id}"));
+    running.prints(&["first works on it under token 1, attempt 1", "the claim ends in"]);
 
     assert_eq!(first.say(&dir, &["job", "fail", "--error", "the printer\nis on fire"]).code, 0);
-    let failed = dir.fencehold(&["explain", &id, "-o", "json"]).json();
+    let failed = dir.json(&["explain", &id]);
     assert_eq!(failed["state"], "scheduled");
     assert!(failed["next"].as_str().unwrap().contains("since it failed; then it is claimed"), "{failed}");
-    let attempt = &failed["job"]["attempts"][0];
-    assert_eq!(
-        (&attempt["token"], &attempt["owner"], &attempt["outcome"]),
-        (&json!(1), &json!("first"), &json!("failed"))
-    );
+    let attempt = json!({ "token": 1, "owner": "first", "outcome": "failed" });
+    assert_has(&failed["job"]["attempts"][0], &attempt);
     let table = dir.fencehold(&["explain", &id]).out;
-    assert!(
-        table
-            .lines()
-            .any(|line| line.starts_with("1 ") && line.contains("failed") && line.ends_with("is on fire")),
-        "{table}"
-    );
+    let is_told =
+        |line: &str| line.starts_with("1 ") && line.contains("failed") && line.ends_with("is on fire");
+    assert!(table.lines().any(is_told), "{table}");
 }
 
 /// What the library does, in this process: two attempts that announce the same effect and die.
@@ -71,14 +60,10 @@ fn leave_an_open_intent(dir: &TestDirectory, id: &str) {
             let job = &claimed.jobs[0];
             assert_eq!(job.id.to_string(), id);
             let attempt = AttemptRef { job_id: job.id, hold_id: hold, token: job.token };
-            let act = LedgerEntry::Begin {
-                effect: EffectName::new("charge").unwrap(),
-                in_doubt_policy: InDoubtPolicy::Manual,
-            };
-            let answers = jobs
-                .write_effects(&call, vec![AttemptLedgerEntry { attempt, entry: act }])
-                .await
-                .unwrap();
+            let effect = EffectName::new("charge").unwrap();
+            let entry = LedgerEntry::Begin { effect, in_doubt_policy: InDoubtPolicy::Manual };
+            let entry = AttemptLedgerEntry { attempt, entry };
+            let answers = jobs.write_effects(&call, vec![entry]).await.unwrap();
             assert_eq!(answers[0], Ok(expected));
         }
         store.close().await;
@@ -92,41 +77,26 @@ fn an_effect_in_doubt_stops_its_job_until_a_person_says_what_happened() {
         (&["--did-not-happen"], Value::Null),
     ] {
         let dir = TestDirectory::new();
-        let id = dir.enqueue("1", &[]);
+        let id = dir.enqueue("1", "");
         leave_an_open_intent(&dir, &id);
         assert_eq!(dir.job(&id)["state"], "in_doubt");
-        let listed = dir.fencehold(&["effect", "ls", "-o", "json"]).json();
-        let listed = &listed["effects"];
-        assert_eq!(
-            (&listed[0]["finding"], &listed[0]["effect"], &listed[0]["job_id"]),
-            (&json!("in_doubt"), &json!("charge"), &json!(id))
+        let listed = dir.json("effect ls");
+        assert_has(
+            &listed["effects"][0],
+            &json!({ "finding": "in_doubt", "effect": "charge", "job_id": id }),
         );
-        let table = dir.fencehold(&["effect", "ls", &id]);
-        assert!(table.out.contains("charge") && table.err.contains("effect resolve"), "{table:?}");
-        let explained = dir.fencehold(&["explain", &id]);
-        assert!(
-            explained
-                .out
-                .contains(&format!("fencehold effect resolve {id} charge --happened JSON")),
-            "{explained:?}"
-        );
-        let waited = dir.fencehold(&["job", "wait", &id]);
-        assert_eq!(waited.code, 1, "`job wait` does not wait for a job that waits for a person: {waited:?}");
+        dir.shows(&["effect", "ls", &id], &["charge"]).says(&["effect resolve"]);
+        let advice = format!("fencehold effect resolve {id} charge --happened JSON");
+        dir.shows(&["explain", &id], &[&advice]);
+        // `job wait` does not wait for a job that waits for a person.
+        dir.fencehold(&["job", "wait", &id]).ended(1);
 
-        let said = dir.fencehold(&[&["effect", "resolve", &id, "charge", "--by", "ada"], outcome].concat());
-        assert_eq!(said.code, 0, "{said:?}");
+        dir.succeeds(&[&["effect", "resolve", &id, "charge", "--by", "ada"], outcome].concat());
         let job = dir.job(&id);
         assert!(matches!(job["state"].as_str(), Some("queued" | "scheduled")), "it goes on: {job}");
-        assert_eq!(
-            job["effects"]
-                .as_array()
-                .and_then(|effects| effects.first())
-                .map_or(Value::Null, |effect| effect["value"].clone()),
-            value
-        );
+        assert_eq!(job["effects"][0]["value"], value);
         let again = dir.fencehold(&[&["effect", "resolve", &id, "charge"], outcome].concat());
         assert_ne!(again.code, 0, "there is no doubt any more: {again:?}");
-        let unclear = dir.fencehold(&["effect", "resolve", &id, "charge"]);
-        assert_eq!(unclear.code, 2, "{unclear:?}");
+        dir.fencehold(&["effect", "resolve", &id, "charge"]).ended(2);
     }
 }

@@ -6,7 +6,7 @@ mod attempt;
 mod enqueue;
 mod history;
 
-use crate::support::{CommandOutput, TestDirectory, said};
+use crate::support::{CommandOutput, TestDirectory, Words, said};
 
 /// A claim, as a script keeps it.
 struct Claim {
@@ -15,12 +15,8 @@ struct Claim {
     hold: String,
 }
 
-fn claim(dir: &TestDirectory, options: &[&str]) -> Claim {
-    let mut words = vec!["job", "claim", "--queue", "q", "-o", "json"];
-    words.extend(options);
-    let said = dir.fencehold(&words);
-    assert_eq!(said.code, 0, "{said:?}");
-    let taken = said.json();
+fn claim(dir: &TestDirectory, options: &str) -> Claim {
+    let taken = dir.json(&format!("job claim --queue q {options}"));
     Claim {
         id: taken["id"].as_str().unwrap().to_owned(),
         token: taken["token"].as_u64().unwrap(),
@@ -29,7 +25,7 @@ fn claim(dir: &TestDirectory, options: &[&str]) -> Claim {
 }
 
 /// Speaks for an attempt.
-fn speak(dir: &TestDirectory, words: &[&str], id: &str, token: u64, hold: &str) -> CommandOutput {
+fn speak(dir: &TestDirectory, words: impl Words, id: &str, token: u64, hold: &str) -> CommandOutput {
     said(
         dir.command(words)
             .env("FENCEHOLD_JOB_ID", id)
@@ -39,7 +35,7 @@ fn speak(dir: &TestDirectory, words: &[&str], id: &str, token: u64, hold: &str) 
 }
 
 impl Claim {
-    fn say(&self, dir: &TestDirectory, words: &[&str]) -> CommandOutput {
+    fn say(&self, dir: &TestDirectory, words: impl Words) -> CommandOutput {
         speak(dir, words, &self.id, self.token, &self.hold)
     }
 }

@@ -3,17 +3,61 @@
 #![allow(clippy::disallowed_methods, reason = "real processes live in real time")]
 #![allow(unreachable_pub, reason = "it is a module of a test program")]
 
-use std::ffi::OsStr;
+use std::ffi::{OsStr, OsString};
 use std::fs;
 use std::io::{BufRead, BufReader, Read, Write};
+use std::net::TcpStream;
 use std::path::PathBuf;
-use std::process::{Child, Command, ExitStatus, Output, Stdio};
+use std::process::{Child, Command, ExitStatus, Stdio};
 use std::time::{Duration, Instant};
 
+use fencehold_test_servers::object::{ACCOUNT, ACCOUNT_KEY};
 use rustix::process::{Pid, Signal, WaitOptions};
+use serde_json::Value;
 
 /// How long anything may take before the test has failed. Nothing waits this long when all is well.
 const LIMIT: Duration = Duration::from_secs(120);
+
+/// The words of a command line.
+pub trait Words {
+    fn words(self) -> Vec<OsString>;
+}
+
+/// As in a shell, but that single quotes stand around a whole word.
+impl Words for &str {
+    fn words(self) -> Vec<OsString> {
+        let parts = self.split('\'').enumerate();
+        let words = parts.flat_map(|(nth, part)| match nth % 2 {
+            0 => part.split_whitespace().map(Into::into).collect(),
+            _ => vec![part.into()],
+        });
+        words.collect()
+    }
+}
+
+impl Words for &String {
+    fn words(self) -> Vec<OsString> {
+        self.as_str().words()
+    }
+}
+
+impl<W: AsRef<OsStr>> Words for &[W] {
+    fn words(self) -> Vec<OsString> {
+        self.iter().map(|word| word.as_ref().to_owned()).collect()
+    }
+}
+
+impl<W: AsRef<OsStr>, const N: usize> Words for &[W; N] {
+    fn words(self) -> Vec<OsString> {
+        self.as_slice().words()
+    }
+}
+
+impl<W: AsRef<OsStr>> Words for &Vec<W> {
+    fn words(self) -> Vec<OsString> {
+        self.as_slice().words()
+    }
+}
 
 /// A directory with a store in it, gone at the end.
 pub struct TestDirectory {
@@ -35,9 +79,9 @@ impl TestDirectory {
     }
 
     /// A command line that knows nothing but this room.
-    pub fn command<S: AsRef<OsStr>>(&self, words: impl IntoIterator<Item = S>) -> Command {
+    pub fn command(&self, words: impl Words) -> Command {
         let mut command = Command::new(env!("CARGO_BIN_EXE_fencehold"));
-        command.args(words).env_clear().current_dir(self.directory.path());
+        command.args(words.words()).env_clear().current_dir(self.directory.path());
         for kept in ["PATH", "LLVM_PROFILE_FILE"] {
             if let Some(value) = std::env::var_os(kept) {
                 command.env(kept, value);
@@ -50,13 +94,60 @@ impl TestDirectory {
         command
     }
 
+    /// A command line on a store elsewhere, with the credentials that the servers for tests know.
+    pub fn command_on(&self, store: &str, words: impl Words) -> Command {
+        let mut command = self.command(words);
+        command.env("FENCEHOLD_STORE", store).envs([
+            ("AWS_ACCESS_KEY_ID", "test"),
+            ("AWS_SECRET_ACCESS_KEY", "test"),
+            ("AWS_EC2_METADATA_DISABLED", "true"),
+            ("AZURE_STORAGE_ACCOUNT", ACCOUNT),
+            ("AZURE_STORAGE_KEY", ACCOUNT_KEY),
+        ]);
+        command
+    }
+
+    /// A script for a shell that knows the store.
+    pub fn shell(&self, script: &str) -> Command {
+        let mut shell = Command::new("bash");
+        shell
+            .args(["-c", script])
+            .current_dir(self.directory.path())
+            .env("FENCEHOLD_STORE", self.store());
+        shell
+    }
+
     /// Runs a command line to its end.
-    pub fn fencehold(&self, words: &[&str]) -> CommandOutput {
+    pub fn fencehold(&self, words: impl Words) -> CommandOutput {
         said(&mut self.command(words))
     }
 
+    /// Runs a command line that succeeds.
+    #[track_caller]
+    pub fn succeeds(&self, words: impl Words) -> CommandOutput {
+        self.fencehold(words).ended(0)
+    }
+
+    /// What a command line that succeeds shows as JSON.
+    #[track_caller]
+    pub fn json(&self, words: impl Words) -> Value {
+        said(self.command(words).args(["-o", "json"])).ended(0).json()
+    }
+
+    /// Runs a command line that succeeds and prints all of this.
+    #[track_caller]
+    pub fn shows(&self, words: impl Words, parts: &[&str]) -> CommandOutput {
+        self.succeeds(words).prints(parts)
+    }
+
+    /// Runs a command line that ends with this exit code and says all of this on stderr.
+    #[track_caller]
+    pub fn fails(&self, words: impl Words, code: i32, says: &[&str]) -> CommandOutput {
+        self.fencehold(words).ended(code).says(says)
+    }
+
     /// Starts a command line and leaves it running.
-    pub fn start(&self, words: &[&str]) -> RunningProcess {
+    pub fn start(&self, words: impl Words) -> RunningProcess {
         RunningProcess::start(&mut self.command(words))
     }
 
@@ -67,34 +158,32 @@ impl TestDirectory {
     }
 
     /// Enqueues a job in the queue `q`, and gives its id.
-    pub fn enqueue(&self, payload: &str, options: &[&str]) -> String {
-        let mut words = vec!["job", "enqueue", "--queue", "q", "--kind", "k", "--payload", payload];
-        words.extend(options);
-        let said = self.fencehold(&words);
-        assert_eq!(said.code, 0, "{said:?}");
-        said.out.trim().to_owned()
+    pub fn enqueue(&self, payload: &str, options: impl Words) -> String {
+        let mut command = self.command("job enqueue --queue q --kind k --payload");
+        said(command.arg(payload).args(options.words())).ended(0).out.trim().to_owned()
     }
 
     /// What `job get -o json` says of a job.
-    pub fn job(&self, id: &str) -> serde_json::Value {
-        let said = self.fencehold(&["job", "get", id, "-o", "json"]);
-        assert_eq!(said.code, 0, "{said:?}");
-        said.json()
+    pub fn job(&self, id: &str) -> Value {
+        self.json(&["job", "get", id])
     }
 
     /// What happened so far, oldest first.
-    pub fn events(&self) -> Vec<serde_json::Value> {
-        let said = self.fencehold(&["event", "ls", "-o", "jsonl"]);
-        assert_eq!(said.code, 0, "{said:?}");
-        said.out.lines().map(|line| serde_json::from_str(line).unwrap()).collect()
+    pub fn events(&self) -> Vec<Value> {
+        self.succeeds("event ls -o jsonl").json_lines()
     }
 
     /// What `lease get -o json` says of a key.
-    pub fn lease(&self, key: &str) -> serde_json::Value {
-        let said = self.fencehold(&["lease", "get", key, "-o", "json"]);
-        assert_eq!(said.code, 0, "{said:?}");
-        serde_json::from_str(&said.out).unwrap()
+    pub fn lease(&self, key: &str) -> Value {
+        self.json(&["lease", "get", key])
     }
+}
+
+/// Where programs are looked for, the real binary first.
+pub fn path_with_fencehold() -> std::ffi::OsString {
+    let ours = std::path::Path::new(env!("CARGO_BIN_EXE_fencehold")).parent().unwrap();
+    let others = std::env::var_os("PATH").unwrap_or_default();
+    std::env::join_paths(std::iter::once(ours.to_owned()).chain(std::env::split_paths(&others))).unwrap()
 }
 
 /// A command that clap knows: a verb, or a group of them.
@@ -108,8 +197,7 @@ pub struct Verb {
 /// Every command, as the help lists them: each before those below it.
 pub fn every_verb(dir: &TestDirectory) -> Vec<Verb> {
     fn add(dir: &TestDirectory, name: &str, all: &mut Vec<Verb>) {
-        let said = said(&mut dir.command(name.split(' ').filter(|word| !word.is_empty()).chain(["--help"])));
-        assert_eq!(said.code, 0, "{name}: {said:?}");
+        let said = dir.succeeds(&format!("{name} --help"));
         let listed = said.out.lines().skip_while(|line| *line != "Commands:").skip(1);
         let listed = listed.take_while(|line| !line.is_empty());
         // A description that takes more lines is indented further.
@@ -129,24 +217,69 @@ pub fn every_verb(dir: &TestDirectory) -> Vec<Verb> {
 /// What a command line said, and how it ended.
 #[derive(Debug)]
 pub struct CommandOutput {
+    /// The command line with its environment.
+    #[expect(dead_code, reason = "it is shown where a test fails")]
+    command: String,
     pub code: i32,
     pub out: String,
     pub err: String,
 }
 
 impl CommandOutput {
-    pub fn json(&self) -> serde_json::Value {
+    pub fn json(&self) -> Value {
         serde_json::from_str(&self.out).unwrap_or_else(|error| panic!("{error}: {self:?}"))
+    }
+
+    /// Each line of stdout.
+    pub fn json_lines(&self) -> Vec<Value> {
+        let parsed = |line| serde_json::from_str(line).unwrap_or_else(|error| panic!("{error}: {self:?}"));
+        self.out.lines().map(parsed).collect()
+    }
+
+    /// It must have ended with this exit code.
+    #[track_caller]
+    pub fn ended(self, code: i32) -> Self {
+        assert_eq!(self.code, code, "{self:?}");
+        self
+    }
+
+    /// All of this must be on stderr.
+    #[track_caller]
+    pub fn says(self, parts: &[&str]) -> Self {
+        for part in parts {
+            assert!(self.err.contains(part), "{part:?} is not on stderr: {self:?}");
+        }
+        self
+    }
+
+    /// All of this must be on stdout.
+    #[track_caller]
+    pub fn prints(self, parts: &[&str]) -> Self {
+        for part in parts {
+            assert!(self.out.contains(part), "{part:?} is not on stdout: {self:?}");
+        }
+        self
     }
 }
 
-impl From<Output> for CommandOutput {
-    fn from(output: Output) -> Self {
-        CommandOutput {
-            code: code(output.status),
-            out: String::from_utf8_lossy(&output.stdout).into_owned(),
-            err: String::from_utf8_lossy(&output.stderr).into_owned(),
-        }
+/// The one element of a list that has this value in this field.
+pub fn found<'a>(list: &'a Value, field: &str, value: impl Into<Value>) -> &'a Value {
+    let value = value.into();
+    let found = list.as_array().unwrap().iter().find(|element| element[field] == value);
+    found.unwrap_or_else(|| panic!("no element has the {field} {value}: {list}"))
+}
+
+/// This field of every element of a list.
+pub fn each<'a>(list: &'a Value, field: &str) -> Vec<&'a str> {
+    let elements = list.as_array().unwrap().iter();
+    elements.map(|element| element[field].as_str().unwrap()).collect()
+}
+
+/// An object must have these fields, beside others.
+#[track_caller]
+pub fn assert_has(seen: &Value, fields: &Value) {
+    for (name, value) in fields.as_object().unwrap() {
+        assert_eq!(&seen[name], value, "{name} of {seen}");
     }
 }
 
@@ -164,6 +297,7 @@ pub fn code(status: ExitStatus) -> i32 {
 
 /// A process that is killed at the latest when the test is over.
 pub struct RunningProcess {
+    command: String,
     pub child: Child,
     out: Option<BufReader<std::process::ChildStdout>>,
 }
@@ -172,12 +306,12 @@ impl RunningProcess {
     pub fn start(command: &mut Command) -> Self {
         let mut child = command.stdout(Stdio::piped()).stderr(Stdio::piped()).spawn().unwrap();
         let out = child.stdout.take().map(BufReader::new);
-        RunningProcess { child, out }
+        RunningProcess { command: format!("{command:?}"), child, out }
     }
 
     /// One that was started elsewhere, whose streams are its own affair.
     pub fn adopt(child: Child) -> Self {
-        RunningProcess { child, out: None }
+        RunningProcess { command: String::new(), child, out: None }
     }
 
     pub fn pid(&self) -> Pid {
@@ -202,6 +336,12 @@ impl RunningProcess {
         line.trim_end().to_owned()
     }
 
+    /// The next line on stdout, which is JSON.
+    pub fn json_line(&mut self) -> Value {
+        let line = self.line();
+        serde_json::from_str(&line).unwrap_or_else(|error| panic!("{error}: {line}"))
+    }
+
     pub fn say(&mut self, line: &str) {
         writeln!(self.child.stdin.as_mut().unwrap(), "{line}").unwrap();
     }
@@ -224,8 +364,10 @@ impl RunningProcess {
             (out, err)
         });
         let status = until("its end", || self.child.try_wait().unwrap());
-        let (stdout, stderr) = reader.join().unwrap();
-        Output { status, stdout, stderr }.into()
+        let (out, err) = reader.join().unwrap();
+        let text = |bytes: Vec<u8>| String::from_utf8_lossy(&bytes).into_owned();
+        let command = self.command.clone();
+        CommandOutput { command, code: code(status), out: text(out), err: text(err) }
     }
 }
 
@@ -238,8 +380,11 @@ impl Drop for RunningProcess {
 
 /// A server on the store of a room, and where it listens.
 pub fn serve(dir: &TestDirectory, listen: &str) -> (RunningProcess, String) {
-    let store = dir.store();
-    let mut command = dir.command(["serve", "--listen", listen, "--store", &store]);
+    serve_with(dir.command(&format!("serve --listen {listen} --store {}", dir.store())))
+}
+
+/// The same by this command.
+pub fn serve_with(mut command: Command) -> (RunningProcess, String) {
     let mut child = command.stdout(Stdio::null()).stderr(Stdio::piped()).spawn().unwrap();
     let mut said = BufReader::new(child.stderr.take().unwrap());
     let address = loop {
@@ -254,6 +399,16 @@ pub fn serve(dir: &TestDirectory, listen: &str) -> (RunningProcess, String) {
     // To the end: a full pipe would stop it.
     std::thread::spawn(move || said.read_to_end(&mut Vec::new()));
     (RunningProcess::adopt(child), address)
+}
+
+/// What a server sends to whoever looks at a page.
+pub fn get_page(address: &str, path: &str) -> String {
+    let mut stream = TcpStream::connect(address).unwrap();
+    write!(stream, "GET {path} HTTP/1.0\r\nhost: {address}\r\n\r\n").unwrap();
+    let mut response = String::new();
+    stream.read_to_string(&mut response).unwrap();
+    assert!(response.contains(" 200 OK\r\n"), "{path}: {response}");
+    response.split_once("\r\n\r\n").unwrap().1.to_owned()
 }
 
 /// Waits until something can be seen. The order of events is never left to this: only their arrival.
@@ -304,17 +459,50 @@ pub struct DirectoryOwner(pub RunningProcess);
 
 impl DirectoryOwner {
     pub fn start(dir: &TestDirectory) -> Self {
-        let mut words = dir.command(["run", "--key", "bystander", "--", "sh", "-c", "echo up; read line"]);
+        let mut words = dir.command("run --key bystander -- sh -c 'echo up; read line'");
         let mut running = RunningProcess::start(words.stdin(Stdio::piped()));
         assert_eq!(running.line(), "up");
         let bystander = DirectoryOwner(running);
-        assert_eq!(owner(dir), bystander.0.child.id(), "the first process serves");
+        assert_eq!(owner(dir), bystander.id(), "the first process serves");
         bystander
+    }
+
+    pub fn id(&self) -> u32 {
+        self.0.child.id()
+    }
+
+    pub fn kill(mut self) {
+        self.0.child.kill().unwrap();
+        self.0.finish();
+    }
+}
+
+/// The gates of a store's directory.
+pub struct Gates(PathBuf);
+
+impl Gates {
+    pub fn of(dir: &TestDirectory) -> Self {
+        let gates = Gates(dir.path("leases/gates"));
+        fs::create_dir(&gates.0).unwrap();
+        gates
+    }
+
+    pub fn close(&self, name: &str) {
+        fs::write(self.0.join(format!("{name}.closed")), "").unwrap();
+    }
+
+    pub fn open(&self, name: &str) {
+        fs::remove_file(self.0.join(format!("{name}.closed"))).unwrap();
+    }
+
+    /// Which process stands at a closed gate.
+    pub fn reached(&self, name: &str) -> Option<u32> {
+        fs::read_to_string(self.0.join(format!("{name}.reached"))).ok()?.parse().ok()
     }
 }
 
 /// Who serves the directory.
 pub fn owner(dir: &TestDirectory) -> u32 {
-    let status = dir.fencehold(&["store", "status", "-o", "json"]).json();
+    let status = dir.json("store status");
     u32::try_from(status["owner_pid"].as_u64().unwrap()).unwrap()
 }

@@ -110,11 +110,7 @@ mod tests {
         for nth in 0..10_000 {
             end.add(format!("line {nth}\n").as_bytes());
         }
-        let failed = |code, said| {
-            outcome(code, b"ignored", said, Duration::ZERO)
-                .expect_err("a failure")
-                .to_string()
-        };
+        let failed = |code, said| outcome(code, b"ignored", said, Duration::ZERO).unwrap_err().to_string();
         let error = failed(3, end.bytes());
         assert!(error.starts_with("exit code 3: ") && error.ends_with("line 9999"), "{error}");
         assert!(error.len() <= ERROR_BYTES_KEPT);

@@ -208,10 +208,8 @@ mod tests {
         advisor.saw_work(&key("k"), 60_000, 1);
         advisor.saw_slack(&key("k"), 700);
         advisor.saw_slack(&key("k"), 900);
-        assert_eq!(
-            advisor.advise("k").and_then(|advice| advice.min_remaining),
-            Some(Duration::from_millis(700))
-        );
+        let slack = advisor.advise("k").and_then(|advice| advice.min_remaining);
+        assert_eq!(slack, Some(Duration::from_millis(700)));
         for nth in 0..2 * KEYS_MAX {
             advisor.saw_work(&key(&format!("other/{nth}")), 60_000, 1);
         }

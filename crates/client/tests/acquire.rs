@@ -7,12 +7,17 @@ use fencehold::{Error, Fencehold, Lease, LeaseOutcome, LeaseState, Token, limits
 use fencehold_core::Refusal;
 use tokio::task::JoinHandle;
 
-use crate::gated_store::{CallFate, GatedCall, GatedFixture, secs, within};
+use crate::gated_store::{CallFate, GatedCall, GatedFixture, done, secs, within};
 
 fn spawn(fixture: &GatedFixture, key: &str, wait: Option<Duration>) -> JoinHandle<Result<Lease, Error>> {
     let builder = fixture.fh.lease(key).ttl(secs(10));
     let builder = wait.into_iter().fold(builder, fencehold::LeaseBuilder::wait);
     tokio::spawn(async move { builder.acquire().await })
+}
+
+/// The store refuses a call about the key `k`.
+fn refuse(refusal: Refusal) -> CallFate {
+    CallFate::Refuse(StoreError::Refused { key: fencehold::Key::new("k").unwrap(), refusal })
 }
 
 /// Waits until so many stand in line.
@@ -71,17 +76,12 @@ async fn who_leaves_while_the_outcome_is_open_leaves_no_lease_behind() {
     asking.abort();
     assert!(within(asking).await.is_err_and(|error| error.is_cancelled()));
     let view = fixture.until("k", |view| view.holder.is_none()).await;
-    assert_eq!(
-        view.endings.iter().map(|ending| ending.outcome).collect::<Vec<_>>(),
-        [LeaseOutcome::Released]
-    );
+    let outcomes: Vec<_> = view.endings.iter().map(|ending| ending.outcome).collect();
+    assert_eq!(outcomes, [LeaseOutcome::Released]);
     let asked = fixture.gate.acquires();
     assert_eq!((asked[1].hold_id, asked[1].wait_ms), (asked[0].hold_id, 0), "learnt by the same hold id");
-    assert_eq!(
-        (asked[0].hold_id_age_ms, asked[1].hold_id_age_ms),
-        (0, 1),
-        "which is not told as new, though no time passed"
-    );
+    // Which is not told as new, though no time passed.
+    assert_eq!((asked[0].hold_id_age_ms, asked[1].hold_id_age_ms), (0, 1));
 }
 
 #[tokio::test]
@@ -108,13 +108,11 @@ async fn who_stops_waiting_leaves_the_line() {
 #[tokio::test]
 async fn a_waiter_whose_time_is_up_is_told_who_holds_the_key() {
     let fixture = GatedFixture::new().await;
-    let holder = within(fixture.fh.lease("k").task("run-42").owner("alice").acquire())
-        .await
-        .expect("a lease");
+    let holder = done(fixture.fh.lease("k").task("run-42").owner("alice").acquire()).await;
     let asking = spawn(&fixture, "k", Some(secs(5)));
     in_line(&fixture, "k", 1).await;
     fixture.pass(5_000);
-    let error = within(asking).await.expect("the waiter").unwrap_err();
+    let error = done(asking).await.unwrap_err();
     let text = error.to_string();
     let Error::Held { key, owner, task, remaining, token } = error else { panic!("{error}") };
     assert_eq!((key.as_str(), owner.as_str()), ("k", "alice"));
@@ -131,11 +129,9 @@ async fn a_grant_that_arrives_when_the_time_is_up_is_given_back_and_not_told() {
     fixture.until_known("k").await;
     fixture.pass(5_001);
     go.send(()).expect("the answer waits");
-    let error = within(asking).await.expect("the waiter").unwrap_err();
-    assert!(
-        matches!(&error, Error::WaitTimedOut { waited, .. } if *waited == Duration::from_millis(5_001)),
-        "{error}"
-    );
+    let error = done(asking).await.unwrap_err();
+    let Error::WaitTimedOut { waited, .. } = error else { panic!("{error}") };
+    assert_eq!(waited, Duration::from_millis(5_001));
     fixture.until("k", |view| view.holder.is_none()).await;
     assert_eq!(fixture.view("k").await.endings[0].outcome, LeaseOutcome::Released);
 }
@@ -164,11 +160,9 @@ async fn a_grant_whose_answer_took_most_of_its_time_is_never_handed_out() {
     fixture.until_known("k").await;
     fixture.pass(900);
     go.send(()).expect("the answer waits");
-    let error = within(asking).await.expect("the asker").unwrap_err();
-    assert!(
-        matches!(&error, Error::Unavailable { message } if message.contains("most of its time")),
-        "{error}"
-    );
+    let error = done(asking).await.unwrap_err();
+    let Error::Unavailable { message } = error else { panic!("{error}") };
+    assert!(message.contains("most of its time"), "{message}");
     fixture.until("k", |view| view.holder.is_none()).await;
 }
 
@@ -181,10 +175,8 @@ async fn the_time_in_line_is_no_part_of_the_term() {
     fixture.pass(7_000);
     holder.release().await.expect("held");
     let lease = within(asking).await.expect("the waiter").expect("its turn");
-    assert_eq!(
-        (lease.deadline_ms(), lease.lost_at_ms()),
-        (fixture.now_ms() + 10_000, fixture.now_ms() + 9_000)
-    );
+    let now_ms = fixture.now_ms();
+    assert_eq!((lease.deadline_ms(), lease.lost_at_ms()), (now_ms + 10_000, now_ms + 9_000));
 }
 
 #[tokio::test]
@@ -226,11 +218,11 @@ async fn a_wait_may_be_longer_than_a_store_lets_anybody_stand_in_line() {
 #[tokio::test]
 async fn a_store_that_cannot_be_reached_is_asked_again_by_the_same_hold_id() {
     let fixture = GatedFixture::new().await;
+    let away = StoreError::Unavailable { message: "away".to_owned() };
     let full = StoreError::LimitReached { message: "too many".to_owned(), limit: 1 };
-    fixture
-        .gate
-        .next(GatedCall::Acquire, CallFate::Refuse(StoreError::Unavailable { message: "away".to_owned() }));
-    fixture.gate.next(GatedCall::Acquire, CallFate::Refuse(full));
+    for refused in [away, full] {
+        fixture.gate.next(GatedCall::Acquire, CallFate::Refuse(refused));
+    }
     let asking = spawn(&fixture, "k", Some(secs(60)));
     fixture.gate.arrived(GatedCall::Acquire, 1).await;
     fixture.pass_to_next(50).await;
@@ -285,9 +277,8 @@ async fn a_hold_id_that_ended_unseen_is_replaced() {
 #[tokio::test]
 async fn a_token_from_the_future_proves_that_the_store_was_rewound() {
     let fixture = GatedFixture::new().await;
-    let error = within(fixture.fh.lease("k").seen_token(Token::new(7)).acquire())
-        .await
-        .unwrap_err();
+    let ahead = fixture.fh.lease("k").seen_token(Token::new(7));
+    let error = within(ahead.acquire()).await.unwrap_err();
     assert!(matches!(error, Error::StoreRewound { token, .. } if token == Token::new(7)));
     assert!(error.to_string().contains("have the store advanced") && !error.is_retryable());
 }
@@ -298,7 +289,7 @@ async fn any_of_n_keys_is_a_semaphore_of_n() {
     let slots = ["gpu/0", "gpu/1", "gpu/2"];
     let mut held = Vec::new();
     for _ in slots {
-        held.push(within(fixture.fh.lease_any_of(slots).acquire()).await.expect("a slot"));
+        held.push(done(fixture.fh.lease_any_of(slots).acquire()).await);
     }
     let mut keys: Vec<_> = held.iter().map(|lease| lease.key().to_string()).collect();
     keys.sort();
@@ -325,10 +316,8 @@ async fn bad_input_is_told_by_the_call_that_finishes_and_never_sent() {
     assert_eq!(said(fh.lease("").acquire().await), "key must not be empty");
     assert_eq!(said(fh.lease("a\nb").try_acquire().await), "key has a control character at byte 1");
     assert_eq!(said(fh.lease("k").owner("").acquire().await), "owner must not be empty");
-    assert_eq!(
-        said(fh.lease("k").task("t".repeat(257)).acquire().await),
-        "task has 257 bytes; the limit is 256"
-    );
+    let long = fh.lease("k").task("t".repeat(257));
+    assert_eq!(said(long.acquire().await), "task has 257 bytes; the limit is 256");
     assert!(said(fh.lease("k").ttl(Duration::ZERO).acquire().await).starts_with("ttl is 0 ms"));
     assert!(said(fh.lease("k").ttl(secs(86_401)).acquire().await).contains("the limit is 86400000 ms"));
     assert!(said(fh.lease("k").max_age(Duration::ZERO).acquire().await).starts_with("max_age is 0 ms"));
@@ -346,14 +335,9 @@ async fn bad_input_is_told_by_the_call_that_finishes_and_never_sent() {
 async fn namespaces_are_worlds_apart() {
     let fixture = GatedFixture::new().await;
     let store = fixture.fh.store().clone();
-    let other = Fencehold::builder()
-        .store(store)
-        .namespace("team-b")
-        .connect()
-        .await
-        .expect("a handle");
+    let other = done(Fencehold::builder().store(store).namespace("team-b").connect()).await;
     let ours = fixture.acquire("k", 10_000).await;
-    let theirs = within(other.lease("k").try_acquire()).await.expect("their own key");
+    let theirs = done(other.lease("k").try_acquire()).await;
     assert_eq!((ours.token(), theirs.token()), (Token::new(1), Token::new(1)));
     assert_eq!(other.namespace().as_str(), "team-b");
 }
@@ -361,11 +345,7 @@ async fn namespaces_are_worlds_apart() {
 #[tokio::test]
 async fn a_refusal_that_fits_no_other_kind_is_handed_through() {
     let fixture = GatedFixture::new().await;
-    let exhausted = StoreError::Refused {
-        key: fencehold::Key::new("k").expect("a key"),
-        refusal: Refusal::TokensExhausted,
-    };
-    fixture.gate.next(GatedCall::Acquire, CallFate::Refuse(exhausted));
+    fixture.gate.next(GatedCall::Acquire, refuse(Refusal::TokensExhausted));
     let error = within(fixture.fh.lease("k").acquire()).await.unwrap_err();
     assert!(matches!(error, Error::Refused { .. }) && !error.is_retryable());
     assert!(fixture.gate.capabilities().supports_fair_waiting);
@@ -374,16 +354,9 @@ async fn a_refusal_that_fits_no_other_kind_is_handed_through() {
 #[tokio::test]
 async fn a_store_that_lets_nobody_stand_in_line_is_polled_with_new_hold_ids() {
     let fixture = GatedFixture::new().await;
-    let held = || StoreError::Refused {
-        key: fencehold::Key::new("k").expect("a key"),
-        refusal: Refusal::Held {
-            owner: fencehold::Owner::new("alice").expect("an owner"),
-            task: None,
-            remaining_ms: 1,
-            token: Token::new(1),
-        },
-    };
-    fixture.gate.next(GatedCall::Acquire, CallFate::Refuse(held()));
+    let owner = fencehold::Owner::new("alice").unwrap();
+    let held = Refusal::Held { owner, task: None, remaining_ms: 1, token: Token::new(1) };
+    fixture.gate.next(GatedCall::Acquire, refuse(held.clone()));
     let asking = spawn(&fixture, "k", Some(secs(60)));
     fixture.gate.arrived(GatedCall::Acquire, 1).await;
     fixture.pass_to_next(1_600).await;
@@ -392,11 +365,11 @@ async fn a_store_that_lets_nobody_stand_in_line_is_polled_with_new_hold_ids() {
     assert_ne!(asked[0].hold_id, asked[1].hold_id);
     drop(lease);
 
-    fixture.gate.next(GatedCall::Acquire, CallFate::Refuse(held()));
+    fixture.gate.next(GatedCall::Acquire, refuse(held));
     let asking = spawn(&fixture, "k", Some(Duration::from_millis(1)));
     fixture.gate.arrived(GatedCall::Acquire, 3).await;
     fixture.pass_to_next(1).await;
-    assert!(matches!(within(asking).await.expect("the asker"), Err(Error::Held { .. })));
+    assert!(matches!(done(asking).await, Err(Error::Held { .. })));
     assert_eq!(fixture.gate.calls(GatedCall::Acquire), 3, "its time is up: it asks no more");
 }
 
@@ -404,11 +377,9 @@ async fn a_store_that_lets_nobody_stand_in_line_is_polled_with_new_hold_ids() {
 async fn a_store_that_calls_every_hold_id_ended_is_not_asked_for_ever() {
     let fixture = GatedFixture::new().await;
     for _ in 0..100 {
-        let refusal = Refusal::HoldIdUsed { token: None, outcome: None };
-        let key = fencehold::Key::new("k").expect("a key");
         fixture
             .gate
-            .next(GatedCall::Acquire, CallFate::Refuse(StoreError::Refused { key, refusal }));
+            .next(GatedCall::Acquire, refuse(Refusal::HoldIdUsed { token: None, outcome: None }));
     }
     let error = within(fixture.fh.lease("k").acquire()).await.unwrap_err();
     assert!(matches!(error, Error::HoldIdUsed { .. }) && !error.is_retryable());

@@ -9,12 +9,7 @@ use fencehold::{Error, LeaseState, LostCause, Token};
 #[test]
 fn a_lease_is_acquired_worked_under_and_released_without_a_runtime() {
     let fh = Fencehold::connect("memory:").expect("a handle");
-    let lease = fh
-        .lease("k")
-        .task("run-42")
-        .ttl(Duration::from_secs(5))
-        .acquire()
-        .expect("a lease");
+    let lease = fh.lease("k").task("run-42").ttl(Duration::from_secs(5)).acquire().unwrap();
     assert_eq!((lease.key().as_str(), lease.token(), lease.state()), ("k", Token::new(1), LeaseState::Held));
     assert_eq!(lease.run(|lease| lease.token().get() + 1), Ok(2));
     assert!(matches!(fh.lease("k").try_acquire(), Err(Error::Held { .. })));
@@ -64,23 +59,17 @@ fn a_short_lease_is_renewed_in_real_time() {
 fn candidates_on_threads_lead_one_after_the_other() {
     let fh = Fencehold::connect("memory:").expect("a handle");
     let (sender, led) = mpsc::channel();
-    let candidates: Vec<_> = (0..4)
-        .map(|nth| {
+    std::thread::scope(|scope| {
+        for nth in 0..4 {
             let (fh, sender) = (fh.clone(), sender.clone());
-            std::thread::spawn(move || {
-                let leader = fh
-                    .election("leader")
-                    .owner(format!("candidate-{nth}"))
-                    .campaign()
-                    .expect("elected");
+            scope.spawn(move || {
+                let election = fh.election("leader").owner(format!("candidate-{nth}"));
+                let leader = election.campaign().expect("elected");
                 sender.send(leader.token().get()).expect("the test");
                 leader.resign().expect("led");
-            })
-        })
-        .collect();
-    for candidate in candidates {
-        candidate.join().expect("a candidate");
-    }
+            });
+        }
+    });
     assert_eq!(led.try_iter().collect::<Vec<_>>(), [1, 2, 3, 4]);
     assert!(fh.election("leader").observe().expect("a look").leader().is_none());
 }

@@ -22,22 +22,11 @@ fn pay(job: Job, cents: u64) -> Result<String, JobError> {
 #[test]
 fn jobs_are_enqueued_run_and_waited_for_on_plain_threads() {
     let fh = Fencehold::connect("memory:").unwrap();
-    let worker = fh
-        .worker()
-        .queue("orders", 1)
-        .concurrency(2)
-        .owner("till-7")
-        .handle("pay", pay)
-        .start()
-        .unwrap();
+    let worker = fh.worker().queue("orders", 1).concurrency(2).owner("till-7");
+    let worker = worker.handle("pay", pay).start().unwrap();
     let orders = fh.queue("orders");
-    let id = orders
-        .job("pay", &990_u64)
-        .priority(3)
-        .label("shop", "a")
-        .enqueue()
-        .unwrap()
-        .job_id;
+    let order = orders.job("pay", &990_u64).priority(3).label("shop", "a");
+    let id = order.enqueue().unwrap().job_id;
     let receipt: String = fh.jobs().result(id, LIMIT).unwrap();
     assert_eq!(receipt, format!("990 under {id}/charge"));
     let detail = fh.jobs().get(id).unwrap();
@@ -69,10 +58,8 @@ fn a_handler_is_tried_without_a_store() {
     assert!(run.result::<String>().unwrap().starts_with("990 under "));
     assert_eq!((run.effects_recorded(), run.checkpoint()), (vec!["charge"], Some(b"charged".as_slice())));
     assert_eq!(run.progress(), [r#""charged""#.into()]);
-    assert_eq!(
-        &*run.compensation_of("charge").unwrap().payload,
-        serde_json::to_string(&run.effect::<String>("charge").unwrap()).unwrap()
-    );
+    let receipt = serde_json::to_string(&run.effect::<String>("charge").unwrap()).unwrap();
+    assert_eq!(&*run.compensation_of("charge").unwrap().payload, receipt);
 
     let again = run.next_attempt().run_blocking(pay);
     assert!(again.effects_recorded().is_empty(), "what is recorded does not happen again");
@@ -85,10 +72,8 @@ fn a_handler_is_tried_without_a_store() {
 
     let asking =
         |job: Job, (): ()| job.once_with_intent("charge", InDoubtPolicy::Manual, |_key| Ok(())).run();
-    let doubtful = TestJob::new("pay", &())
-        .attempt(2)
-        .intended_effect("charge", InDoubtPolicy::Manual)
-        .run_blocking(asking);
+    let again = TestJob::new("pay", &()).attempt(2);
+    let doubtful = again.intended_effect("charge", InDoubtPolicy::Manual).run_blocking(asking);
     assert!(doubtful.lost().unwrap().contains("it is not known whether its effect"), "{doubtful:?}");
 
     let stopping =

@@ -4,7 +4,7 @@ use std::time::Duration;
 
 use fencehold::{CircuitBreakerPolicy, CircuitBreakerState, Error, LeaseState, RetryBudget};
 
-use crate::gated_store::{GatedCall, GatedFixture, secs, until, within};
+use crate::gated_store::{GatedCall, GatedFixture, done, secs, until, within};
 
 fn breaker(failures_in_a_row: u32, open_for: Duration) -> CircuitBreakerPolicy {
     let mut policy = CircuitBreakerPolicy::default();
@@ -42,20 +42,13 @@ async fn a_half_open_breaker_lets_one_try_and_closes_when_that_succeeds() {
     let builder = fixture.fh.lease("x");
     let trial = tokio::spawn(async move { builder.try_acquire().await });
     fixture.gate.arrived(GatedCall::Acquire, 4).await;
-    assert!(
-        matches!(within(fixture.fh.lease("y").try_acquire()).await, Err(Error::Unavailable { .. })),
-        "one at a time"
-    );
+    let second = within(fixture.fh.lease("y").try_acquire()).await;
+    assert!(matches!(second, Err(Error::Unavailable { .. })), "one at a time");
     assert_eq!(fixture.gate.calls(GatedCall::Acquire), 4);
     go.send(()).expect("the answer waits");
     let _lease = within(trial).await.expect("the trial").expect("a lease");
     assert_eq!(fixture.fh.circuit_breaker(), CircuitBreakerState::Closed);
-    within(fixture.fh.lease("y").try_acquire())
-        .await
-        .expect("everybody may ask again")
-        .release()
-        .await
-        .expect("held");
+    done(fixture.fh.lease("y").try_acquire()).await.release().await.expect("held");
 }
 
 #[tokio::test]
@@ -80,11 +73,8 @@ async fn an_open_breaker_never_holds_up_a_renewal() {
     fixture.pass(3_834);
     let deadline_ms = fixture.now_ms() + 10_000;
     until(&mut watch, |snapshot| snapshot.deadline_ms == deadline_ms).await;
-    assert_eq!(
-        fixture.fh.circuit_breaker(),
-        CircuitBreakerState::Closed,
-        "and its success is news of the store"
-    );
+    let state = fixture.fh.circuit_breaker();
+    assert_eq!(state, CircuitBreakerState::Closed, "and its success is news of the store");
 }
 
 #[tokio::test]
@@ -92,9 +82,8 @@ async fn retries_stay_within_their_budget() {
     let mut policy = RetryBudget::default();
     policy.budget = 2;
     policy.budget_per_second = 0;
-    let fixture =
-        GatedFixture::with(|connect| connect.retry_budget(policy).circuit_breaker(breaker(1_000, secs(1))))
-            .await;
+    let patient = breaker(1_000, secs(1));
+    let fixture = GatedFixture::with(|connect| connect.retry_budget(policy).circuit_breaker(patient)).await;
     fixture.gate.close(GatedCall::Acquire);
     let builder = fixture.fh.lease("x").wait(secs(3_600));
     let asking = tokio::spawn(async move { builder.acquire().await });
@@ -102,7 +91,7 @@ async fn retries_stay_within_their_budget() {
         fixture.gate.arrived(GatedCall::Acquire, calls).await;
         fixture.pass_to_next(most_ms).await;
     }
-    let error = within(asking).await.expect("the asker").unwrap_err();
+    let error = done(asking).await.unwrap_err();
     assert!(matches!(error, Error::Unavailable { .. }));
     assert_eq!(fixture.gate.calls(GatedCall::Acquire), 3, "one request, and two tries more");
 

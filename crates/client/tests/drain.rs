@@ -1,42 +1,46 @@
 //! A worker that is asked to stop ends in good order, and leaves nothing behind to clean up.
 
 use std::pin::Pin;
-use std::sync::{Arc, Mutex};
+use std::sync::Mutex;
 
 use fencehold::job::{AttemptOutcome, JobState};
 use fencehold::{Error, Job, JobError, StopReason};
 use tokio::sync::{mpsc, oneshot};
 
-use crate::gated_store::{CallFate, FIRST_BACKOFF_MS, GatedCall, GatedFixture, secs, within};
+use crate::gated_store::{
+    CallFate, FIRST_BACKOFF_MS, GatedCall, GatedFixture, done, next, secs, with, within,
+};
 
 type Handling = Pin<Box<dyn Future<Output = Result<&'static str, JobError>> + Send>>;
 
-/// A handler that tells when it has begun, and waits for a signal.
-fn waiting(begun: mpsc::UnboundedSender<()>, go: oneshot::Receiver<()>) -> impl Fn(Job, ()) -> Handling {
-    let go = Arc::new(Mutex::new(Some(go)));
-    move |_job, ()| {
-        let (begun, go) = (begun.clone(), go.lock().unwrap().take());
+/// A handler that waits for a signal, beginnings of which are told, and the signal.
+fn waiting() -> (impl Fn(Job, ()) -> Handling, mpsc::UnboundedReceiver<()>, oneshot::Sender<()>) {
+    let (begun, beginnings) = mpsc::unbounded_channel();
+    let (go, gone) = oneshot::channel();
+    let gone = Mutex::new(Some(gone));
+    let handler = move |_job, ()| -> Handling {
+        let (begun, gone) = (begun.clone(), gone.lock().unwrap().take());
         Box::pin(async move {
             begun.send(())?;
-            match go {
-                Some(go) => go.await?,
+            match gone {
+                Some(gone) => gone.await?,
                 None => std::future::pending().await,
             }
             Ok("done")
         })
-    }
+    };
+    (handler, beginnings, go)
 }
 
 #[tokio::test]
 async fn what_runs_may_end_and_nothing_new_is_begun() {
     let fixture = GatedFixture::new().await;
-    let (begun, mut beginnings) = mpsc::unbounded_channel();
-    let (go, gone) = oneshot::channel();
+    let (wait, mut beginnings, go) = waiting();
     let (stop, stopped) = oneshot::channel::<()>();
-    let worker = fixture.worker().handle("wait", waiting(begun, gone));
+    let worker = fixture.worker().handle("wait", wait);
     let run = tokio::spawn(worker.run_until(stopped));
     let first = fixture.enqueue("wait").await;
-    within(beginnings.recv()).await.unwrap();
+    next(&mut beginnings).await;
     let second = fixture.enqueue("wait").await;
     stop.send(()).unwrap();
     // It has left the line when no claim waits for the queue any more.
@@ -52,16 +56,10 @@ async fn what_runs_may_end_and_nothing_new_is_begun() {
 #[tokio::test]
 async fn what_does_not_end_in_time_is_dropped_and_handed_back_and_counts_as_nothing() {
     let fixture = GatedFixture::new().await;
-    let (begun, mut beginnings) = mpsc::unbounded_channel();
-    let (_go, gone) = oneshot::channel();
-    let worker = fixture
-        .worker()
-        .drain_timeout(secs(2))
-        .handle("wait", waiting(begun, gone))
-        .start()
-        .unwrap();
+    let (wait, mut beginnings, _go) = waiting();
+    let worker = fixture.worker().drain_timeout(secs(2)).handle("wait", wait).start().unwrap();
     let id = fixture.enqueue("wait").await;
-    within(beginnings.recv()).await.unwrap();
+    next(&mut beginnings).await;
     let time = fixture.time.clone();
     let (drained, ()) = tokio::join!(within(worker.drain()), async {
         time.pass(2_000);
@@ -69,10 +67,8 @@ async fn what_does_not_end_in_time_is_dropped_and_handed_back_and_counts_as_noth
     let drained = drained.unwrap();
     assert_eq!((drained.finished, drained.released, drained.still_running), (0, 1, 0));
     let detail = fixture.job(id).await;
-    assert_eq!(
-        (detail.job.state, detail.job.failure_count, detail.job.crash_count),
-        (JobState::Queued, 0, 0)
-    );
+    let job = &detail.job;
+    assert_eq!((job.state, job.failure_count, job.crash_count), (JobState::Queued, 0, 0));
     assert_eq!(detail.attempts[0].outcome, AttemptOutcome::Released);
 }
 
@@ -80,22 +76,16 @@ async fn what_does_not_end_in_time_is_dropped_and_handed_back_and_counts_as_noth
 async fn a_handler_learns_that_its_worker_is_stopping() {
     let fixture = GatedFixture::new().await;
     let (begun, mut beginnings) = mpsc::unbounded_channel();
-    let worker = fixture
-        .worker()
-        .handle("long", move |job: Job, (): ()| {
-            let begun = begun.clone();
-            async move {
-                begun.send(())?;
-                assert_eq!(job.stop_requested().await, StopReason::Draining);
-                job.checkpoint(*b"half").await?;
-                Ok(fencehold::Outcome::release())
-            }
-        })
-        .start()
-        .unwrap();
+    let handler = with(begun, |begun, job, ()| async move {
+        begun.send(())?;
+        assert_eq!(job.stop_requested().await, StopReason::Draining);
+        job.checkpoint(*b"half").await?;
+        Ok(fencehold::Outcome::release())
+    });
+    let worker = fixture.worker().handle("long", handler).start().unwrap();
     let id = fixture.enqueue("long").await;
-    within(beginnings.recv()).await.unwrap();
-    assert_eq!(within(worker.drain()).await.unwrap().released, 1);
+    next(&mut beginnings).await;
+    assert_eq!(done(worker.drain()).await.released, 1);
     let detail = fixture.job(id).await;
     assert_eq!(detail.job.state, JobState::Queued);
     assert_eq!(detail.checkpoint.as_deref(), Some(b"half".as_slice()));
@@ -115,11 +105,10 @@ async fn a_handler_that_cannot_be_stopped_keeps_its_job_until_it_ends() {
             begun.send(())?;
             let _ = gone.lock().unwrap().recv();
             Ok(live.send(job.is_live())?)
-        })
-        .start()
-        .unwrap();
+        });
+    let worker = worker.start().unwrap();
     let id = fixture.enqueue("block").await;
-    within(beginnings.recv()).await.unwrap();
+    next(&mut beginnings).await;
     let over = std::sync::atomic::AtomicBool::new(false);
     let draining = async {
         let drained = within(worker.drain()).await;
@@ -130,26 +119,22 @@ async fn a_handler_that_cannot_be_stopped_keeps_its_job_until_it_ends() {
     let (drained, _) = tokio::join!(draining, fixture.pass_until_job(id, &[], is_over));
     let drained = drained.unwrap();
     assert_eq!((drained.released, drained.still_running), (0, 1));
-    assert_eq!(
-        fixture.job(id).await.job.state,
-        JobState::Running,
-        "no other worker runs it beside this handler"
-    );
+    let state = fixture.job(id).await.job.state;
+    assert_eq!(state, JobState::Running, "no other worker runs it beside this handler");
     drop(go);
     assert_eq!(within(lives.recv()).await, Some(true));
-    fixture.until_job(id, |detail| detail.job.state == JobState::Completed).await;
+    fixture.until_state(id, JobState::Completed).await;
 }
 
 #[tokio::test]
 async fn a_dropped_worker_hands_back_what_it_had() {
     let fixture = GatedFixture::new().await;
-    let (begun, mut beginnings) = mpsc::unbounded_channel();
-    let (_go, gone) = oneshot::channel();
-    let worker = fixture.worker().handle("wait", waiting(begun, gone)).start().unwrap();
+    let (wait, mut beginnings, _go) = waiting();
+    let worker = fixture.worker().handle("wait", wait).start().unwrap();
     let id = fixture.enqueue("wait").await;
-    within(beginnings.recv()).await.unwrap();
+    next(&mut beginnings).await;
     drop(worker);
-    fixture.until_job(id, |detail| detail.job.state == JobState::Queued).await;
+    fixture.until_state(id, JobState::Queued).await;
 }
 
 #[tokio::test]
@@ -158,55 +143,46 @@ async fn jobs_of_a_claim_whose_answer_was_lost_are_handed_back_by_a_worker_that_
     fixture.gate.next(GatedCall::Claim, CallFate::LoseAnswer);
     let id = fixture.enqueue("do").await;
     let worker = fixture.worker().handle("do", async |_job: Job, (): ()| Ok(())).start().unwrap();
-    fixture.until_job(id, |detail| detail.job.state == JobState::Running).await;
+    fixture.until_state(id, JobState::Running).await;
     fixture.gate.arrived(GatedCall::Claim, 1).await;
     // It waits to ask again, and is asked to stop instead.
     fixture.sleeps(FIRST_BACKOFF_MS).await;
-    within(worker.drain()).await.unwrap();
-    let detail = fixture.until_job(id, |detail| detail.job.state == JobState::Queued).await;
+    done(worker.drain()).await;
+    let detail = fixture.until_state(id, JobState::Queued).await;
     assert_eq!(detail.attempts[0].outcome, AttemptOutcome::Released);
 }
 
 #[tokio::test]
 async fn a_worker_on_a_closed_handle_ends_and_says_so() {
     let fixture = GatedFixture::new().await;
-    let (begun, mut beginnings) = mpsc::unbounded_channel();
-    let (_go, gone) = oneshot::channel();
-    let worker = fixture.worker().handle("wait", waiting(begun, gone));
+    let (wait, mut beginnings, _go) = waiting();
+    let worker = fixture.worker().handle("wait", wait);
     let run = tokio::spawn(worker.run_until(std::future::pending::<()>()));
     fixture.enqueue("wait").await;
-    within(beginnings.recv()).await.unwrap();
+    next(&mut beginnings).await;
     within(fixture.fh.close()).await;
-    let ended = within(run).await.unwrap();
+    let ended = done(run).await;
     assert!(matches!(&ended, Err(Error::Unavailable { message }) if message.contains("closed")), "{ended:?}");
 }
 
 #[tokio::test]
 async fn a_job_that_no_slot_comes_free_for_is_handed_back() {
     let fixture = GatedFixture::new().await;
-    let (begun, mut beginnings) = mpsc::unbounded_channel();
-    let (go, gone) = oneshot::channel();
-    let worker = fixture
-        .worker()
-        .prefetch(1)
-        .handle("quick", async |_job: Job, (): ()| Ok(()))
-        .handle("wait", waiting(begun, gone))
-        .start()
-        .unwrap();
+    let (wait, mut beginnings, go) = waiting();
+    let worker = fixture.worker().prefetch(1).handle("quick", async |_job: Job, (): ()| Ok(()));
+    let worker = worker.handle("wait", wait).start().unwrap();
     // Quick jobs have shown that it is worth claiming ahead.
     let quick = fixture.enqueue("quick").await;
-    fixture.until_job(quick, |detail| detail.job.state == JobState::Completed).await;
+    fixture.until_state(quick, JobState::Completed).await;
     let waits = fixture.enqueue("wait").await;
-    within(beginnings.recv()).await.unwrap();
+    next(&mut beginnings).await;
     let shelved = fixture.enqueue("quick").await;
-    fixture.until_job(shelved, |detail| detail.job.state == JobState::Running).await;
+    fixture.until_state(shelved, JobState::Running).await;
     let detail = fixture
         .pass_until_job(shelved, &[waits], |detail| detail.job.state == JobState::Queued)
         .await;
     assert_eq!(detail.attempts[0].outcome, AttemptOutcome::Released);
     go.send(()).unwrap();
-    fixture
-        .until_job(shelved, |detail| detail.job.state == JobState::Completed)
-        .await;
-    within(worker.drain()).await.unwrap();
+    fixture.until_state(shelved, JobState::Completed).await;
+    done(worker.drain()).await;
 }

@@ -2,7 +2,7 @@
 
 use fencehold::{LeaderView, LeaseState};
 
-use crate::gated_store::{GatedFixture, is_ready, secs, within};
+use crate::gated_store::{GatedFixture, done, is_ready, secs, within};
 
 fn name(leading: Option<&LeaderView>) -> Option<&str> {
     leading.map(|leading| leading.owner.as_str())
@@ -12,13 +12,11 @@ fn name(leading: Option<&LeaderView>) -> Option<&str> {
 async fn a_leader_that_resigns_is_followed_by_the_next_in_line() {
     let fixture = GatedFixture::new().await;
     let election = fixture.fh.election("leader").ttl(secs(10));
-    let first = within(election.clone().owner("first").task("host-1:80").campaign())
-        .await
-        .expect("elected");
+    let first = done(election.clone().owner("first").task("host-1:80").campaign()).await;
     let campaigning = election.clone().owner("second");
     let second = tokio::spawn(async move { campaigning.campaign().await });
     fixture.until("leader", |view| view.waiter_count == 1).await;
-    let mut observer = within(election.observe()).await.expect("a look");
+    let mut observer = done(election.observe()).await;
     let leading = observer.leader().expect("someone leads");
     assert_eq!((leading.owner.as_str(), leading.token), ("first", first.token()));
     assert_eq!(leading.task.as_ref().map(fencehold::Task::as_str), Some("host-1:80"));
@@ -26,7 +24,7 @@ async fn a_leader_that_resigns_is_followed_by_the_next_in_line() {
 
     first.resign().await.expect("led to the end");
     let second = within(second).await.expect("the second").expect("elected");
-    assert_eq!(name(within(observer.changed()).await.expect("a look")), Some("second"));
+    assert_eq!(name(done(observer.changed()).await), Some("second"));
     assert_eq!(observer.leader().map(|leading| leading.token), Some(second.token()));
     assert_eq!((second.token().get(), second.lease().state()), (2, LeaseState::Held));
 }
@@ -35,14 +33,14 @@ async fn a_leader_that_resigns_is_followed_by_the_next_in_line() {
 async fn an_observer_sees_that_nobody_leads_and_who_comes_then() {
     let fixture = GatedFixture::new().await;
     let election = fixture.fh.election("leader").ttl(secs(10));
-    let mut observer = within(election.observe()).await.expect("a look");
+    let mut observer = done(election.observe()).await;
     assert_eq!(observer.leader(), None);
     let noise = fixture.acquire("leader/other", 10_000).await;
     assert!(!is_ready(observer.changed()), "another key is no news");
-    let leader = within(election.campaign()).await.expect("elected");
-    assert_eq!(name(within(observer.changed()).await.expect("a look")), Some("me"));
+    let leader = done(election.campaign()).await;
+    assert_eq!(name(done(observer.changed()).await), Some("me"));
     leader.resign().await.expect("led");
-    assert_eq!(within(observer.changed()).await.expect("a look"), None);
+    assert_eq!(done(observer.changed()).await, None);
     drop(noise);
 }
 
@@ -50,23 +48,21 @@ async fn an_observer_sees_that_nobody_leads_and_who_comes_then() {
 async fn an_observer_that_slept_through_everything_still_learns_who_leads() {
     let fixture = GatedFixture::new().await;
     let election = fixture.fh.election("leader").ttl(secs(10));
-    let mut observer = within(election.observe()).await.expect("a look");
+    let mut observer = done(election.observe()).await;
     // More than the store remembers: the observer's place in the story is gone.
     for _ in 0..fencehold::limits::EVENTS_KEPT / 2 + 10 {
         fixture.pass(1);
         fixture.acquire("noise", 10_000).await.release().await.expect("held");
     }
-    let leader = within(election.campaign()).await.expect("elected");
-    assert_eq!(name(within(observer.changed()).await.expect("a look")), Some("me"));
+    let leader = done(election.campaign()).await;
+    assert_eq!(name(done(observer.changed()).await), Some("me"));
     leader.resign().await.expect("led");
 }
 
 #[tokio::test]
 async fn a_leader_that_loses_its_lease_knows_it_leads_no_more() {
     let fixture = GatedFixture::new().await;
-    let leader = within(fixture.fh.election("leader").ttl(secs(10)).campaign())
-        .await
-        .expect("elected");
+    let leader = done(fixture.fh.election("leader").ttl(secs(10)).campaign()).await;
     fixture.revoke("leader").await;
     fixture.pass(3_834);
     within(leader.lost()).await;

@@ -7,7 +7,7 @@ use fencehold::job::{
     Backoff, ChangeJobBatchResponse, JobFilter, JobSelector, JobState, QueueMode, RetryPolicy,
 };
 
-use crate::gated_store::{CallFate, FIRST_BACKOFF_MS, GatedCall, GatedFixture, secs, within};
+use crate::gated_store::{CallFate, FIRST_BACKOFF_MS, GatedCall, GatedFixture, done, secs, within};
 
 #[tokio::test]
 async fn a_job_is_kept_on_the_terms_that_were_asked_for() {
@@ -26,9 +26,9 @@ async fn a_job_is_kept_on_the_terms_that_were_asked_for() {
         .unique("mail-7", secs(600))
         .label("team", "a")
         .traceparent("00-0af7651916cd43dd8448eb211c80319c-b7ad6b7169203331-01");
-    let enqueued = within(job.clone().enqueue()).await.unwrap();
+    let enqueued = done(job.clone().enqueue()).await;
     assert!(!enqueued.existed);
-    let detail = within(fixture.fh.jobs().get(enqueued.job_id)).await.unwrap();
+    let detail = done(fixture.fh.jobs().get(enqueued.job_id)).await;
     assert_eq!((detail.job.queue.as_str(), detail.job.kind.as_str()), ("emails", "send"));
     assert_eq!(&*detail.payload, r#"["anna",7]"#);
     let terms = detail.job.options;
@@ -39,7 +39,7 @@ async fn a_job_is_kept_on_the_terms_that_were_asked_for() {
     assert_eq!(detail.job.labels, [("team".into(), "a".into())]);
     assert!(detail.traceparent.unwrap().starts_with("00-0af7"));
 
-    let again = within(job.enqueue()).await.unwrap();
+    let again = done(job.enqueue()).await;
     assert_eq!((again.job_id, again.existed), (enqueued.job_id, true), "the same key is the same job");
     let other = fixture.fh.queue("emails").job("send", &("ben", 8)).unique("mail-7", secs(600));
     let conflict = within(other.enqueue()).await.unwrap_err();
@@ -52,10 +52,7 @@ async fn a_moment_is_kept_as_it_was_given() {
     let fixture = GatedFixture::new().await;
     let wall_ms = fixture.fh.clock().now().wall_ms;
     let at = UNIX_EPOCH + Duration::from_millis(wall_ms + 5_000);
-    let id = within(fixture.fh.queue("q").job("k", &()).run_at(at).enqueue())
-        .await
-        .unwrap()
-        .job_id;
+    let id = done(fixture.fh.queue("q").job("k", &()).run_at(at).enqueue()).await.job_id;
     assert_eq!(fixture.job(id).await.job.due_in_ms, Some(5_000));
     let early = fixture.fh.queue("q").job("k", &()).run_at(UNIX_EPOCH - secs(1)).enqueue();
     assert_eq!(within(early).await.unwrap_err().to_string(), "run_at is before 1970");
@@ -89,11 +86,11 @@ async fn a_bad_job_costs_the_good_ones_nothing() {
     let queue = fixture.fh.queue("q");
     let jobs =
         [queue.job("a", &1), queue.job("", &2), queue.job("b", &"x".repeat(2 << 20)), queue.job("c", &4)];
-    let answers = within(queue.enqueue_batch(jobs)).await.unwrap();
+    let answers = done(queue.enqueue_batch(jobs)).await;
     assert!(answers[0].is_ok() && answers[3].is_ok());
     assert!(matches!(answers[1], Err(Error::BadInput(_))), "{:?}", answers[1]);
     assert!(matches!(answers[2], Err(Error::BadInput(_))), "{:?}", answers[2]);
-    assert_eq!(within(queue.counts()).await.unwrap().queued, 2);
+    assert_eq!(done(queue.counts()).await.queued, 2);
 }
 
 #[tokio::test]
@@ -101,16 +98,14 @@ async fn many_jobs_go_in_as_few_calls_as_they_fit_into() {
     let fixture = GatedFixture::new().await;
     let queue = fixture.fh.queue("q");
     let jobs = (0..12_000).map(|nth| queue.job("k", &nth));
-    let answers = within(queue.enqueue_batch(jobs)).await.unwrap();
+    let answers = done(queue.enqueue_batch(jobs)).await;
     assert_eq!(answers.iter().filter(|answer| answer.is_ok()).count(), 12_000);
     assert_eq!(fixture.gate.enqueues(), [10_000, 2_000]);
     let large = "x".repeat(1 << 19);
-    let answers = within(queue.enqueue_batch((0..40).map(|_| queue.job("k", &large))))
-        .await
-        .unwrap();
+    let answers = done(queue.enqueue_batch((0..40).map(|_| queue.job("k", &large)))).await;
     assert!(answers.iter().all(Result::is_ok));
     assert!(fixture.gate.enqueues()[2..].iter().all(|jobs| *jobs <= 32), "{:?}", fixture.gate.enqueues());
-    assert_eq!(within(fixture.fh.jobs().counts()).await.unwrap().queued, 12_040);
+    assert_eq!(done(fixture.fh.jobs().counts()).await.queued, 12_040);
 }
 
 #[tokio::test]
@@ -123,29 +118,26 @@ async fn a_lost_answer_makes_no_second_job() {
         time.pass_to_next(FIRST_BACKOFF_MS).await;
     });
     assert!(enqueued.unwrap().existed);
-    assert_eq!(within(fixture.fh.queue("q").counts()).await.unwrap().queued, 1);
+    assert_eq!(done(fixture.fh.queue("q").counts()).await.queued, 1);
 }
 
 #[tokio::test]
 async fn a_queue_is_paused_resumed_and_drained() {
     let fixture = GatedFixture::new().await;
     let queue = fixture.fh.queue("q");
-    assert_eq!(within(queue.view()).await.unwrap(), None);
+    assert_eq!(done(queue.view()).await, None);
     let id = fixture.enqueue("k").await;
-    assert_eq!(within(queue.pause()).await.unwrap().mode, QueueMode::Paused);
-    let worker = fixture
-        .worker()
-        .handle("k", async |_job: fencehold::Job, (): ()| Ok(7))
-        .start()
-        .unwrap();
+    assert_eq!(done(queue.pause()).await.mode, QueueMode::Paused);
+    let worker = fixture.worker().handle("k", async |_job: fencehold::Job, (): ()| Ok(7));
+    let worker = worker.start().unwrap();
     fixture.gate.arrived(GatedCall::Claim, 1).await;
     assert_eq!(fixture.job(id).await.job.state, JobState::Queued);
-    assert_eq!(within(queue.resume()).await.unwrap().mode, QueueMode::Open);
+    assert_eq!(done(queue.resume()).await.mode, QueueMode::Open);
     assert_eq!(within(fixture.fh.jobs().result::<u8>(id, secs(60))).await, Ok(7));
-    assert_eq!(within(queue.drain()).await.unwrap().mode, QueueMode::Draining);
+    assert_eq!(done(queue.drain()).await.mode, QueueMode::Draining);
     let refused = within(queue.job("k", &()).enqueue()).await.unwrap_err();
     assert!(matches!(&refused, Error::QueueDraining { queue } if queue.as_str() == "q"), "{refused}");
-    within(worker.drain()).await.unwrap();
+    done(worker.drain()).await;
 }
 
 #[tokio::test]
@@ -175,7 +167,7 @@ async fn jobs_are_cancelled_retried_and_deleted() {
     let ended = within(jobs.result::<()>(id, secs(5))).await.unwrap_err();
     assert!(matches!(ended, Error::JobFailed { state: JobState::Cancelled, .. }), "{ended}");
     assert_eq!(within(jobs.retry(id)).await, Ok(JobState::Queued));
-    within(jobs.delete(id, false)).await.unwrap();
+    done(jobs.delete(id, false)).await;
     assert_eq!(within(jobs.cancel(id, None)).await, Err(Error::JobNotFound { job_id: id }));
     for _ in 0..5 {
         fixture.enqueue("k").await;
@@ -190,27 +182,23 @@ async fn jobs_are_cancelled_retried_and_deleted() {
     };
     let queued = in_state(JobState::Queued);
     assert_eq!(changed(within(jobs.cancel_batch(queued.clone(), None, false, true)).await), 5, "a dry run");
-    assert_eq!(within(jobs.counts()).await.unwrap().queued, 5);
+    assert_eq!(done(jobs.counts()).await.queued, 5);
     assert_eq!(changed(within(jobs.cancel_batch(queued.clone(), None, false, false)).await), 5);
-    assert_eq!(within(jobs.counts()).await.unwrap().cancelled, 5);
+    assert_eq!(done(jobs.counts()).await.cancelled, 5);
     assert_eq!(changed(within(jobs.retry_batch(in_state(JobState::Cancelled), false)).await), 5);
-    assert_eq!(within(jobs.counts()).await.unwrap().queued, 5);
+    assert_eq!(done(jobs.counts()).await.queued, 5);
     assert_eq!(changed(within(jobs.delete_batch(queued, false, false)).await), 5);
-    assert_eq!(within(jobs.counts()).await.unwrap().queued, 0);
+    assert_eq!(done(jobs.counts()).await.queued, 0);
 }
 
 #[tokio::test]
 async fn a_schedule_is_made_seen_and_removed() {
     let fixture = GatedFixture::new().await;
-    let nightly = fixture
-        .fh
-        .schedule("nightly")
-        .cron("30 3 * * *")
-        .time_zone("Europe/Berlin")
-        .job("q", "k", &7);
-    let view = within(nightly.clone().set()).await.unwrap();
+    let nightly = fixture.fh.schedule("nightly").cron("30 3 * * *").time_zone("Europe/Berlin");
+    let nightly = nightly.job("q", "k", &7);
+    let view = done(nightly.clone().set()).await;
     assert!(view.next_run_at_ms.unwrap() > fixture.fh.clock().now().wall_ms);
-    assert_eq!(within(fixture.fh.jobs().schedules()).await.unwrap(), [view]);
+    assert_eq!(done(fixture.fh.jobs().schedules()).await, [view]);
     let bad = within(nightly.clone().cron("61 * * * *").set()).await.unwrap_err();
     assert!(matches!(bad, Error::BadInput(_)), "{bad}");
     assert_eq!(within(nightly.clone().delete()).await, Ok(true));

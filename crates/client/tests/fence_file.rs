@@ -26,10 +26,7 @@ fn read(path: &Path) -> String {
 }
 
 fn is_stale<T: std::fmt::Debug>(answer: Result<T, FenceError>) -> bool {
-    match answer {
-        Err(error @ FenceError::Stale { .. }) => !error.is_retryable(),
-        _ => false,
-    }
+    answer.is_err_and(|error| matches!(error, FenceError::Stale { .. }) && !error.is_retryable())
 }
 
 /// R18: the new holder has raised the fence and written nothing yet.
@@ -89,10 +86,8 @@ fn an_append_is_made_once_by_whomever_and_the_first_stands() {
     drop(file);
     let file = FencedFile::open(&path).unwrap();
     assert_eq!(file.append(pass("k", 3), "line-1", "third\n"), Ok(Appended::Duplicate));
-    assert!(
-        is_stale(file.append(pass("k", 2), "line-1", "second\n")),
-        "a repeat is judged by its token first"
-    );
+    let repeated = file.append(pass("k", 2), "line-1", "second\n");
+    assert!(is_stale(repeated), "a repeat is judged by its token first");
     assert_eq!(read(&path), "first\n");
 }
 
@@ -207,29 +202,20 @@ fn one_file_under_two_names_has_one_fence() {
 fn bad_input_is_refused_with_its_field() {
     let (folder, path) = work_dir();
     let file = FencedFile::open(&path).unwrap();
-    let error = |answer: Result<Appended, FenceError>| answer.unwrap_err().to_string();
-    assert_eq!(
-        error(file.append(pass("k", 0), "a", "x")),
-        "token is 0, the token of a key that was never held"
-    );
-    assert_eq!(
-        error(file.append(pass("k", limits::TOKEN_MAX + 1), "a", "x")),
-        "token is 9007199254740992; the largest there can be is 9007199254740991"
-    );
-    assert_eq!(error(file.append(pass("k", 1), "", "x")), "idempotency key must not be empty");
-    assert_eq!(
-        error(file.append(pass("k", 1), &"i".repeat(513), "x")),
-        "idempotency key has 513 bytes; the limit is 512"
-    );
-    assert_eq!(
-        error(file.append(pass("k", 1), "a", vec![0; limits::APPEND_BYTES_MAX + 1])),
-        "append has 16777217 bytes; the limit is 16777216"
-    );
+    let (beyond, long, large) = (limits::TOKEN_MAX + 1, "i".repeat(513), limits::APPEND_BYTES_MAX + 1);
+    for (token, id, bytes, says) in [
+        (0, "a", 1, "token is 0, the token of a key that was never held"),
+        (beyond, "a", 1, "token is 9007199254740992; the largest there can be is 9007199254740991"),
+        (1, "", 1, "idempotency key must not be empty"),
+        (1, &long, 1, "idempotency key has 513 bytes; the limit is 512"),
+        (1, "a", large, "append has 16777217 bytes; the limit is 16777216"),
+    ] {
+        let error = file.append(pass("k", token), id, vec![0; bytes]).unwrap_err();
+        assert_eq!(error.to_string(), says);
+    }
     let unusable = FencedFile::open(folder.path()).unwrap_err().to_string();
-    assert!(
-        unusable.ends_with("cannot be fenced: it is not a plain file; it was left untouched"),
-        "{unusable}"
-    );
+    let says = "cannot be fenced: it is not a plain file; it was left untouched";
+    assert!(unusable.ends_with(says), "{unusable}");
     let lost = FencedFile::open(folder.path().join("no/such/file")).unwrap_err();
     assert!(matches!(lost, FenceError::Unusable { .. }), "{lost}");
 }
@@ -290,10 +276,8 @@ fn an_append_that_meets_a_file_changed_from_outside_destroys_nothing() {
     assert_eq!(read(&path), "two\n");
     // Rotated away while the last append was not yet in order: it is made in the new file.
     fs::rename(&path, folder.path().join("out.log.2")).unwrap();
-    let lock = fs::OpenOptions::new()
-        .write(true)
-        .open(folder.path().join("out.log.fence/lock"))
-        .unwrap();
+    let lock = folder.path().join("out.log.fence/lock");
+    let lock = fs::OpenOptions::new().write(true).open(lock).unwrap();
     lock.write_all_at(&[0; 24], 0).unwrap();
     fs::write(&path, "by hand\n").unwrap();
     file.append(pass("k", 1), "c", "three\n").unwrap();

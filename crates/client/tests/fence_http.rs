@@ -55,17 +55,34 @@ async fn send(method: Method, url: String, pass: Option<KeyToken>) -> HttpRespon
 async fn ask(request: Request<Body>) -> HttpResponse {
     let answer = client().request(request).await.unwrap();
     let status = answer.status();
-    let is_problem = answer
-        .headers()
-        .get("content-type")
-        .is_some_and(|value| value == "application/problem+json");
+    let kind = answer.headers().get("content-type");
+    let is_problem = kind.is_some_and(|value| value == "application/problem+json");
     let body = answer.into_body().collect().await.unwrap().to_bytes();
     let problem = is_problem.then(|| FenceProblem::parse(&body).unwrap());
     HttpResponse { status, problem, body: String::from_utf8(body.to_vec()).unwrap() }
 }
 
+/// A service at an address, as a holder uses it.
+struct Service(String);
+
+impl Service {
+    /// Writes under a token of the key `orders`.
+    fn post(&self, token: u64) -> impl Future<Output = HttpResponse> + use<> {
+        self.post_as(pass(token))
+    }
+
+    fn post_as(&self, pass: KeyToken) -> impl Future<Output = HttpResponse> + use<> {
+        send(Method::POST, format!("{}/orders", self.0), Some(pass))
+    }
+
+    /// Raises its fence to a token.
+    fn raise(&self, token: u64) -> impl Future<Output = HttpResponse> + use<> {
+        send(Method::PUT, format!("{}/fence", self.0), Some(pass(token)))
+    }
+}
+
 /// A service that counts how often its handler ran.
-async fn counting(register: FenceMarks) -> (String, Arc<AtomicUsize>) {
+async fn counting(register: FenceMarks) -> (Service, Arc<AtomicUsize>) {
     let ran = Arc::new(AtomicUsize::new(0));
     let counter = Arc::clone(&ran);
     let handler = move || async move { counter.fetch_add(1, Ordering::SeqCst).to_string() };
@@ -73,17 +90,16 @@ async fn counting(register: FenceMarks) -> (String, Arc<AtomicUsize>) {
         .route("/orders", post(handler).get(|| async { "read" }))
         .layer(FenceLayer::new(register.clone()))
         .route_service("/fence", RaiseService::new(register));
-    (start(router).await, ran)
+    (Service(start(router).await), ran)
 }
 
 #[tokio::test]
 async fn a_stale_holder_is_refused_before_the_handler_runs() {
-    let (address, ran) = counting(FenceMarks::in_memory()).await;
-    let orders = format!("{address}/orders");
+    let (service, ran) = counting(FenceMarks::in_memory()).await;
     let newer = pass(34).with_owner(Owner::new("host/7/next").unwrap());
-    assert_eq!(send(Method::POST, orders.clone(), Some(pass(33))).await.status, StatusCode::OK);
-    assert_eq!(send(Method::POST, orders.clone(), Some(newer)).await.status, StatusCode::OK);
-    let refused = send(Method::POST, orders.clone(), Some(pass(33))).await;
+    assert_eq!(service.post(33).await.status, StatusCode::OK);
+    assert_eq!(service.post_as(newer).await.status, StatusCode::OK);
+    let refused = service.post(33).await;
     assert_eq!(refused.status, StatusCode::PRECONDITION_FAILED);
     let problem = refused.problem.unwrap();
     assert!(problem.is_stale());
@@ -96,47 +112,39 @@ async fn a_stale_holder_is_refused_before_the_handler_runs() {
     );
     assert_eq!(ran.load(Ordering::SeqCst), 2, "the handler never saw it");
     let elsewhere = pass(1).in_namespace(Namespace::new("team-a").unwrap());
-    assert_eq!(send(Method::POST, orders, Some(elsewhere)).await.status, StatusCode::OK);
+    assert_eq!(service.post_as(elsewhere).await.status, StatusCode::OK);
 }
 
 /// R18: the new holder has raised the fence by a request of its own, and written nothing yet.
 #[tokio::test]
 async fn a_raise_refuses_the_holder_before_though_nothing_was_written() {
-    let (address, ran) = counting(FenceMarks::in_memory()).await;
-    assert_eq!(send(Method::POST, format!("{address}/orders"), Some(pass(33))).await.status, StatusCode::OK);
-    let raised = send(Method::PUT, format!("{address}/fence"), Some(pass(34))).await;
+    let (service, ran) = counting(FenceMarks::in_memory()).await;
+    assert_eq!(service.post(33).await.status, StatusCode::OK);
+    let raised = service.raise(34).await;
     assert_eq!(raised.status, StatusCode::NO_CONTENT);
-    let refused = send(Method::POST, format!("{address}/orders"), Some(pass(33))).await;
+    let refused = service.post(33).await;
     assert_eq!(refused.status, StatusCode::PRECONDITION_FAILED);
-    let refused = send(Method::PUT, format!("{address}/fence"), Some(pass(33))).await;
+    let refused = service.raise(33).await;
     assert!(refused.problem.unwrap().is_stale());
     assert_eq!(ran.load(Ordering::SeqCst), 1);
 }
 
 #[tokio::test]
 async fn what_shows_no_token_or_nonsense_is_told_what_is_missing() {
-    let (address, ran) = counting(FenceMarks::in_memory()).await;
-    let orders = format!("{address}/orders");
+    let (service, ran) = counting(FenceMarks::in_memory()).await;
+    let (orders, fence) = (format!("{}/orders", service.0), format!("{}/fence", service.0));
     let missing = send(Method::POST, orders.clone(), None).await;
     assert_eq!(missing.status, StatusCode::PRECONDITION_REQUIRED);
     assert_eq!(missing.problem.unwrap().kind, "urn:fencehold:token-required");
-    assert_eq!(
-        send(Method::PUT, format!("{address}/fence"), None).await.status,
-        StatusCode::PRECONDITION_REQUIRED
-    );
+    assert_eq!(send(Method::PUT, fence, None).await.status, StatusCode::PRECONDITION_REQUIRED);
 
     let nonsense = Request::post(&orders)
         .header("fencing-key", "orders")
         .header("fencing-token", "soon");
     let nonsense = ask(nonsense.body(Body::empty()).unwrap()).await;
     assert_eq!(nonsense.status, StatusCode::BAD_REQUEST);
-    assert!(
-        nonsense
-            .problem
-            .unwrap()
-            .detail
-            .starts_with("Fencing-Token must be decimal digits")
-    );
+    let detail = nonsense.problem.unwrap().detail;
+    assert!(detail.starts_with("Fencing-Token must be decimal digits"), "{detail}");
     assert_eq!(ran.load(Ordering::SeqCst), 0);
 
     let read = send(Method::GET, orders, None).await;
@@ -197,7 +205,7 @@ async fn check_and_raise_are_one_step_and_handlers_of_two_tokens_never_overlap()
 }
 
 /// A service whose handler waits until it is let go.
-async fn held(register: FenceMarks) -> (String, Arc<Notify>, Arc<Semaphore>) {
+async fn held(register: FenceMarks) -> (Service, Arc<Notify>, Arc<Semaphore>) {
     let (entered, let_go) = (Arc::new(Notify::new()), Arc::new(Semaphore::new(0)));
     let (notify, gate) = (Arc::clone(&entered), Arc::clone(&let_go));
     let handler = move || async move {
@@ -209,19 +217,19 @@ async fn held(register: FenceMarks) -> (String, Arc<Notify>, Arc<Semaphore>) {
         .route("/orders", post(handler))
         .layer(FenceLayer::new(register.clone()))
         .route_service("/fence", RaiseService::new(register));
-    (start(router).await, entered, let_go)
+    (Service(start(router).await), entered, let_go)
 }
 
 #[tokio::test]
 async fn a_raise_is_answered_only_when_nothing_older_is_at_work() {
     let register = FenceMarks::in_memory();
-    let (address, entered, let_go) = held(register.clone()).await;
-    let old = tokio::spawn(send(Method::POST, format!("{address}/orders"), Some(pass(33))));
+    let (service, entered, let_go) = held(register.clone()).await;
+    let old = tokio::spawn(service.post(33));
     entered.notified().await;
-    let raise = tokio::spawn(send(Method::PUT, format!("{address}/fence"), Some(pass(34))));
+    let raise = tokio::spawn(service.raise(34));
     until_raised(&register, 34).await;
     // The fence is up already, while the handler under 33 is still at work.
-    let refused = send(Method::POST, format!("{address}/orders"), Some(pass(33))).await;
+    let refused = service.post(33).await;
     assert_eq!(refused.status, StatusCode::PRECONDITION_FAILED);
     assert!(!raise.is_finished(), "the one under 33 could still write");
     let_go.add_permits(1);
@@ -232,13 +240,12 @@ async fn a_raise_is_answered_only_when_nothing_older_is_at_work() {
 #[tokio::test]
 async fn one_who_waited_until_it_was_stale_is_refused() {
     let register = FenceMarks::in_memory();
-    let (address, entered, let_go) = held(register.clone()).await;
-    let orders = format!("{address}/orders");
-    let oldest = tokio::spawn(send(Method::POST, orders.clone(), Some(pass(33))));
+    let (service, entered, let_go) = held(register.clone()).await;
+    let oldest = tokio::spawn(service.post(33));
     entered.notified().await;
-    let waiting = tokio::spawn(send(Method::POST, orders.clone(), Some(pass(34))));
+    let waiting = tokio::spawn(service.post(34));
     until_raised(&register, 34).await;
-    let newest = tokio::spawn(send(Method::POST, orders, Some(pass(35))));
+    let newest = tokio::spawn(service.post(35));
     until_raised(&register, 35).await;
     let_go.add_permits(1);
     assert_eq!(oldest.await.unwrap().status, StatusCode::OK);
@@ -249,12 +256,11 @@ async fn one_who_waited_until_it_was_stale_is_refused() {
 
 async fn until_raised(register: &FenceMarks, to: u64) {
     let (namespace, key) = (Namespace::default(), Key::new("orders").unwrap());
-    while register
-        .mark(&namespace, &key)
-        .await
-        .unwrap()
-        .is_none_or(|mark| mark.token < Token::new(to))
-    {
+    let is_raised = async || {
+        let mark = register.mark(&namespace, &key).await.unwrap();
+        mark.is_some_and(|mark| mark.token >= Token::new(to))
+    };
+    while !is_raised().await {
         tokio::task::yield_now().await;
     }
 }
@@ -262,11 +268,11 @@ async fn until_raised(register: &FenceMarks, to: u64) {
 #[tokio::test]
 async fn a_client_that_goes_away_keeps_nobody_waiting() {
     let register = FenceMarks::in_memory();
-    let (address, entered, _let_go) = held(register.clone()).await;
-    let gone = tokio::spawn(send(Method::POST, format!("{address}/orders"), Some(pass(33))));
+    let (service, entered, _let_go) = held(register.clone()).await;
+    let gone = tokio::spawn(service.post(33));
     entered.notified().await;
     gone.abort();
-    let raised = send(Method::PUT, format!("{address}/fence"), Some(pass(34))).await;
+    let raised = service.raise(34).await;
     assert_eq!(raised.status, StatusCode::NO_CONTENT);
 }
 
@@ -276,11 +282,8 @@ async fn a_register_in_a_file_outlives_its_server_and_is_shared() {
     let path = folder.path().join("register");
     let (one, _) = counting(FenceMarks::in_file(&path).await.unwrap()).await;
     let (two, _) = counting(FenceMarks::in_file(&path).await.unwrap()).await;
-    assert_eq!(
-        send(Method::PUT, format!("{one}/fence"), Some(pass(34))).await.status,
-        StatusCode::NO_CONTENT
-    );
-    let refused = send(Method::POST, format!("{two}/orders"), Some(pass(33))).await;
+    assert_eq!(one.raise(34).await.status, StatusCode::NO_CONTENT);
+    let refused = two.post(33).await;
     assert!(refused.problem.unwrap().is_stale());
 }
 
@@ -288,13 +291,13 @@ async fn a_register_in_a_file_outlives_its_server_and_is_shared() {
 async fn a_register_that_cannot_be_used_lets_nothing_through_and_tells_no_paths() {
     let folder = tempfile::tempdir().unwrap();
     let path = folder.path().join("register");
-    let (address, ran) = counting(FenceMarks::in_file(&path).await.unwrap()).await;
+    let (service, ran) = counting(FenceMarks::in_file(&path).await.unwrap()).await;
     std::fs::write(folder.path().join("register.fence/journal"), "dear diary").unwrap();
-    let refused = send(Method::POST, format!("{address}/orders"), Some(pass(1))).await;
+    let refused = service.post(1).await;
     assert_eq!(refused.status, StatusCode::INTERNAL_SERVER_ERROR);
-    assert!(
-        !refused.body.contains("register.fence") && !refused.body.contains(folder.path().to_str().unwrap())
-    );
+    for told in ["register.fence", folder.path().to_str().unwrap()] {
+        assert!(!refused.body.contains(told), "{}", refused.body);
+    }
     assert_eq!(ran.load(Ordering::SeqCst), 0);
 }
 

@@ -74,17 +74,13 @@ async fn a_raised_fence_refuses_the_holder_before_although_nothing_new_was_writt
 async fn of_many_that_write_at_once_the_highest_is_left() {
     for server in CLOUDS {
         let object = FencedObject::open_with(beside(&server.place())).await.unwrap();
-        let writes: Vec<_> = (1..=8)
-            .map(|token| {
-                let object = object.clone();
-                tokio::spawn(async move {
-                    let answer = object.write(pass(token, "any"), format!("{token}")).await;
-                    assert!(matches!(answer, Ok(()) | Err(FenceError::Stale { .. })), "{answer:?}");
-                })
-            })
-            .collect();
-        for write in writes {
-            write.await.unwrap();
+        let mut writes = tokio::task::JoinSet::new();
+        for token in 1..=8 {
+            let object = object.clone();
+            writes.spawn(async move { object.write(pass(token, "any"), format!("{token}")).await });
+        }
+        for answer in writes.join_all().await {
+            assert!(matches!(answer, Ok(()) | Err(FenceError::Stale { .. })), "{answer:?}");
         }
         assert_eq!(object.read().await.unwrap().as_deref(), Some(&b"8"[..]), "{server:?}");
     }
@@ -96,10 +92,8 @@ async fn another_key_and_an_unfenced_object_are_refused_untouched() {
     let place = ObjectServer::Moto.place();
     let object = FencedObject::open_with(beside(&place)).await.unwrap();
     object.write(pass(5, "A"), "x").await.unwrap();
-    let other = object
-        .write(KeyToken::new(Key::new("other").unwrap(), Token::new(9)), "y")
-        .await
-        .unwrap_err();
+    let other = KeyToken::new(Key::new("other").unwrap(), Token::new(9));
+    let other = object.write(other, "y").await.unwrap_err();
     assert!(other.to_string().contains("fenced for the key reports/daily, not for other"), "{other}");
     let plain = Storage::open(&place).unwrap();
     plain
@@ -108,12 +102,8 @@ async fn another_key_and_an_unfenced_object_are_refused_untouched() {
         .unwrap();
     let mut bare = place.clone();
     bare.prefix = format!("{}/plain", place.prefix);
-    let refused = FencedObject::open_with(bare)
-        .await
-        .unwrap()
-        .write(pass(1, "A"), "z")
-        .await
-        .unwrap_err();
+    let bare = FencedObject::open_with(bare).await.unwrap();
+    let refused = bare.write(pass(1, "A"), "z").await.unwrap_err();
     assert!(refused.to_string().contains("not written through a fence"), "{refused}");
 }
 
@@ -199,12 +189,8 @@ impl HolderProcess {
         assert!(std::path::Path::new(FAKETIME).exists(), "`cargo xtask servers` installs {FAKETIME}");
         // Not by the program of that name, which would stand between us and the one that is to be stopped.
         let mut child = Command::new(std::env::current_exe().unwrap())
-            .args([
-                "--exact",
-                "fence_object::a_holder_in_a_process_of_its_own",
-                "--nocapture",
-                "--test-threads=1",
-            ])
+            .args(["--exact", "fence_object::a_holder_in_a_process_of_its_own"])
+            .args(["--nocapture", "--test-threads=1"])
             .envs([("LD_PRELOAD", FAKETIME), ("FAKETIME", "+1h"), ("DONT_FAKE_MONOTONIC", "1")])
             .envs([("AWS_ACCESS_KEY_ID", "test"), ("AWS_SECRET_ACCESS_KEY", "test"), (PART, endpoint)])
             .stdin(Stdio::piped())
@@ -244,12 +230,8 @@ async fn a_stopped_process_loses_its_lease_and_its_late_write_is_refused() {
     let endpoint = ObjectServer::Moto.endpoint();
     let mut holder = HolderProcess::start(endpoint);
     let said = holder.says("holding: ");
-    let [token, boot_ms, wall_ms]: [u64; 3] = said
-        .split(' ')
-        .map(|number| number.parse::<u64>().unwrap())
-        .collect::<Vec<_>>()
-        .try_into()
-        .unwrap();
+    let said: Vec<u64> = said.split(' ').map(|number| number.parse().unwrap()).collect();
+    let [token, boot_ms, wall_ms] = said[..] else { panic!("{said:?}") };
     let now = SystemClock.now();
     assert!(wall_ms.abs_diff(now.wall_ms + HOUR_MS) < MINUTE_MS, "its wall clock is an hour ahead");
     assert!(boot_ms.abs_diff(now.store_ms) < MINUTE_MS, "its boot-time clock is the machine's");

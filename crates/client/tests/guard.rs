@@ -6,9 +6,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use fencehold::store::{LeaseStore, MemoryStore, StoreError};
 use fencehold::{Error, Fencehold, Lease, LeaseBuilder, LeaseOutcome, LeaseState, LeaseWatch, LostCause};
 
-use crate::gated_store::{CallFate, GatedCall, GatedFixture, is_ready, until, within};
-
-const RENEWED_BY_MS: u64 = 3_834;
+use crate::gated_store::{CallFate, GatedCall, GatedFixture, RENEWED_BY_MS, done, is_ready, until, within};
 
 #[test]
 fn handles_and_guards_can_go_anywhere() {
@@ -42,9 +40,8 @@ async fn a_dropped_guard_gives_its_lease_back() {
 async fn a_dropped_guard_keeps_trying_to_give_its_lease_back_and_outlives_its_handle() {
     let fixture = GatedFixture::new().await;
     let lease = fixture.acquire("k", 10_000).await;
-    fixture
-        .gate
-        .next(GatedCall::Release, CallFate::Refuse(StoreError::Unavailable { message: "away".to_owned() }));
+    let away = StoreError::Unavailable { message: "away".to_owned() };
+    fixture.gate.next(GatedCall::Release, CallFate::Refuse(away));
     let GatedFixture { fh, gate, time } = fixture;
     let call = fh.call();
     drop((fh, lease));
@@ -54,12 +51,8 @@ async fn a_dropped_guard_keeps_trying_to_give_its_lease_back_and_outlives_its_ha
     let key = fencehold::Key::new("k").expect("a key");
     within(async {
         // The second release has come to the gate; the store behind it answers in order.
-        while gate
-            .get(&call, key.clone())
-            .await
-            .expect("an answer")
-            .is_some_and(|view| view.holder.is_some())
-        {
+        let is_held = async || gate.get(&call, key.clone()).await.unwrap().unwrap().holder.is_some();
+        while is_held().await {
             tokio::task::yield_now().await;
         }
     })
@@ -70,15 +63,11 @@ async fn a_dropped_guard_keeps_trying_to_give_its_lease_back_and_outlives_its_ha
 async fn the_thread_ends_with_its_last_handle_and_lets_the_store_go() {
     let store = MemoryStore::open(Arc::new(fencehold::clock::ManualClock::new())).expect("a store");
     let store: Arc<dyn LeaseStore> = Arc::new(store);
-    let fh = Fencehold::builder()
-        .store(Arc::clone(&store))
-        .connect()
-        .await
-        .expect("a handle");
-    let lease = within(fh.lease("k").acquire()).await.expect("a lease");
+    let fh = done(Fencehold::builder().store(Arc::clone(&store)).connect()).await;
+    let lease = done(fh.lease("k").acquire()).await;
     drop(fh);
     assert_eq!(lease.state(), LeaseState::Held, "a lease keeps its handle going");
-    within(lease.release()).await.expect("held");
+    done(lease.release()).await;
     within(async {
         while Arc::strong_count(&store) > 1 {
             tokio::task::yield_now().await;
@@ -95,7 +84,7 @@ async fn a_release_that_meets_a_renewal_stays_a_release() {
     fixture.pass(RENEWED_BY_MS);
     fixture.gate.arrived(GatedCall::Renew, 1).await;
     let watch = lease.watch();
-    within(lease.release()).await.expect("held until now");
+    done(lease.release()).await;
     go.send(()).expect("the renewal waits");
     let other = fixture.acquire("other", 10_000).await;
     fixture.pass(RENEWED_BY_MS);
@@ -114,10 +103,7 @@ async fn a_release_is_tried_again_and_told_apart_from_a_loss() {
     let releasing = tokio::spawn(lease.release());
     fixture.gate.arrived(GatedCall::Release, 1).await;
     fixture.pass_to_next(50).await;
-    within(releasing)
-        .await
-        .expect("the releaser")
-        .expect("the same release gets the same answer");
+    done(releasing).await.expect("the same release gets the same answer");
 
     let lease = fixture.acquire("k", 10_000).await;
     fixture.revoke("k").await;
@@ -154,7 +140,7 @@ async fn work_is_dropped_the_moment_its_lease_is_lost() {
     fixture.gate.arrived(GatedCall::Renew, 1).await;
     assert!(!dropped.load(Ordering::SeqCst) && !running.is_finished());
     fixture.pass(1);
-    let error = within(running).await.expect("the runner").unwrap_err();
+    let error = done(running).await.unwrap_err();
     assert!(matches!(error, Error::Lost { cause: LostCause::NotRenewed { .. }, .. }), "{error}");
     assert!(dropped.load(Ordering::SeqCst));
 }
@@ -176,11 +162,8 @@ async fn a_watch_follows_every_new_deadline_to_the_end() {
     let lease = fixture.acquire("k", 10_000).await;
     let mut watch = lease.watch();
     let first = within(watch.changed()).await;
-    assert_eq!(
-        (first.deadline_ms, first.state),
-        (lease.deadline_ms(), LeaseState::Held),
-        "the first call tells what is"
-    );
+    // The first call tells what is.
+    assert_eq!((first.deadline_ms, first.state), (lease.deadline_ms(), LeaseState::Held));
     assert!(!is_ready(watch.changed()), "and then there is nothing new");
     fixture.pass(RENEWED_BY_MS);
     let second = within(watch.changed()).await;
@@ -196,20 +179,20 @@ async fn closing_gives_everything_back_and_ends_every_wait() {
     let fixture = GatedFixture::new().await;
     let store = fixture.fh.store().clone();
     let other = Fencehold::builder().store(store).connect().await.expect("a handle");
-    let theirs = within(other.lease("b").acquire()).await.expect("a lease");
+    let theirs = done(other.lease("b").acquire()).await;
     let held = fixture.acquire("a", 10_000).await;
     let builder = fixture.fh.lease("b");
     let waiting = tokio::spawn(async move { builder.acquire().await });
     fixture.until("b", |view| view.waiter_count == 1).await;
     within(fixture.fh.close()).await;
-    assert!(matches!(within(waiting).await.expect("the waiter"), Err(Error::Unavailable { .. })));
+    assert!(matches!(done(waiting).await, Err(Error::Unavailable { .. })));
     fixture.until("b", |view| view.waiter_count == 0).await;
     assert_eq!(held.state(), LeaseState::Lost);
     assert!(fixture.view("a").await.holder.is_none());
-    within(held.release()).await.expect("it was given back");
+    done(held.release()).await;
     let refused = within(fixture.fh.lease("a").try_acquire()).await.unwrap_err();
     assert!(refused.to_string().contains("this handle was closed"));
-    within(theirs.release()).await.expect("a store that was handed in stays open");
+    done(theirs.release()).await;
 }
 
 #[tokio::test]
@@ -245,9 +228,7 @@ async fn a_detached_lease_is_neither_renewed_nor_given_back() {
     assert!(fixture.view("k").await.holder.is_some());
     assert!(fixture.gate.renewals().is_empty());
     // Who has the hold still holds it.
-    let renewed = within(fixture.gate.renew(&fixture.fh.call(), vec![hold.clone()]))
-        .await
-        .expect("an answer");
+    let renewed = done(fixture.gate.renew(&fixture.fh.call(), vec![hold.clone()])).await;
     assert_eq!(renewed.results[0].as_ref().expect("held").token, hold.token);
 }
 

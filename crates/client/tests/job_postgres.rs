@@ -4,7 +4,7 @@ use std::sync::OnceLock;
 use std::time::Duration;
 
 use fencehold::job::{Backoff, EffectState, InDoubtPolicy, JobState, RetryPolicy};
-use fencehold::{Fencehold, Job, JobError, JobId};
+use fencehold::{Fencehold, IntoOutcome, Job, JobError, JobId, RunningWorker};
 use fencehold_test_servers::postgres::{Durable, PostgresServer, fresh_schema};
 use tokio::runtime::Handle;
 use tokio::sync::mpsc;
@@ -35,11 +35,8 @@ impl PostgresFixture {
         let fh = Fencehold::connect(&cluster.url_text(&schema)).await.unwrap();
         let port = cluster.url(&schema).hosts[0].1;
         let shop = PostgresFixture { schema, port, runtime: Handle::current(), fh };
-        let client = shop.client().await;
-        client
-            .batch_execute(&format!("CREATE TABLE {} (what text)", shop.table()))
-            .await
-            .unwrap();
+        let table = format!("CREATE TABLE {} (what text)", shop.table());
+        shop.client().await.batch_execute(&table).await.unwrap();
         shop
     }
 
@@ -70,31 +67,46 @@ impl PostgresFixture {
         rows.iter().map(|row| row.get(0)).collect()
     }
 
-    /// A job that is tried again at once.
-    async fn enqueue(&self, kind: &str) -> JobId {
+    /// A worker that sells by this handler.
+    fn worker<R: IntoOutcome + 'static, F: Future<Output = Result<R, JobError>> + Send + 'static>(
+        &self,
+        handler: impl Fn(PostgresFixture, Job) -> F + Send + Sync + 'static,
+    ) -> RunningWorker {
+        let shop = self.clone();
+        let worker = self.fh.worker().queue(QUEUE, 1);
+        worker
+            .handle("sell", move |job, ()| handler(shop.clone(), job))
+            .start()
+            .unwrap()
+    }
+
+    /// A job for it that is tried again at once.
+    async fn enqueue(&self) -> JobId {
         let again = RetryPolicy::new(Backoff::Fixed, 1, 1);
-        self.fh.queue(QUEUE).job(kind, &()).retry(again).enqueue().await.unwrap().job_id
+        self.fh
+            .queue(QUEUE)
+            .job("sell", &())
+            .retry(again)
+            .enqueue()
+            .await
+            .unwrap()
+            .job_id
     }
 }
 
 #[tokio::test]
 async fn what_is_committed_with_the_completion_is_there_and_the_job_is_done() {
     let shop = PostgresFixture::open().await;
-    let of_handler = shop.clone();
-    let worker = shop.fh.worker().queue(QUEUE, 1).handle("sell", move |job: Job, (): ()| {
-        let shop = of_handler.clone();
-        async move {
-            let mut client = shop.client().await;
-            let mut transaction = client.transaction().await?;
-            shop.sell(&transaction, "a chair").await?;
-            job.complete_tx_in_schema(&shop.schema, &mut transaction, &7).await?;
-            transaction.commit().await?;
-            // Said again, and too late to change anything.
-            Ok(8)
-        }
+    let worker = shop.worker(|shop, job| async move {
+        let mut client = shop.client().await;
+        let mut transaction = client.transaction().await?;
+        shop.sell(&transaction, "a chair").await?;
+        job.complete_tx_in_schema(&shop.schema, &mut transaction, &7).await?;
+        transaction.commit().await?;
+        // Said again, and too late to change anything.
+        Ok(8)
     });
-    let worker = worker.start().unwrap();
-    let id = shop.enqueue("sell").await;
+    let id = shop.enqueue().await;
     assert_eq!(shop.fh.jobs().result::<u32>(id, TIMEOUT).await, Ok(7));
     worker.drain().await.unwrap();
     assert_eq!(shop.sold().await, ["a chair"]);
@@ -106,34 +118,29 @@ async fn what_is_committed_with_the_completion_is_there_and_the_job_is_done() {
 #[tokio::test]
 async fn neither_is_there_if_the_transaction_is_rolled_back_or_its_session_dies() {
     let shop = PostgresFixture::open().await;
-    let of_handler = shop.clone();
-    let worker = shop.fh.worker().queue(QUEUE, 1).handle("sell", move |job: Job, (): ()| {
-        let shop = of_handler.clone();
-        async move {
-            let mut client = shop.client().await;
-            let mut transaction = client.transaction().await?;
-            shop.sell(&transaction, &format!("by attempt {}", job.attempt())).await?;
-            job.complete_tx_in_schema(&shop.schema, &mut transaction, &job.attempt())
-                .await?;
-            match job.attempt() {
-                1 => {
-                    transaction.rollback().await?;
-                    return Err(JobError::new("changed its mind"));
-                }
-                2 => {
-                    let pid: i32 = transaction.query_one("SELECT pg_backend_pid()", &[]).await?.get(0);
-                    let meant = format!("pid = {pid}");
-                    let ending = move || cluster().admin().end_sessions(&meant);
-                    shop.runtime.spawn_blocking(ending).await?;
-                }
-                _ => {}
+    let worker = shop.worker(|shop, job| async move {
+        let mut client = shop.client().await;
+        let mut transaction = client.transaction().await?;
+        shop.sell(&transaction, &format!("by attempt {}", job.attempt())).await?;
+        job.complete_tx_in_schema(&shop.schema, &mut transaction, &job.attempt())
+            .await?;
+        match job.attempt() {
+            1 => {
+                transaction.rollback().await?;
+                return Err(JobError::new("changed its mind"));
             }
-            transaction.commit().await?;
-            Ok(job.attempt())
+            2 => {
+                let pid: i32 = transaction.query_one("SELECT pg_backend_pid()", &[]).await?.get(0);
+                let meant = format!("pid = {pid}");
+                let ending = move || cluster().admin().end_sessions(&meant);
+                shop.runtime.spawn_blocking(ending).await?;
+            }
+            _ => {}
         }
+        transaction.commit().await?;
+        Ok(job.attempt())
     });
-    let worker = worker.start().unwrap();
-    let id = shop.enqueue("sell").await;
+    let id = shop.enqueue().await;
     assert_eq!(shop.fh.jobs().result::<u32>(id, TIMEOUT).await, Ok(3));
     worker.drain().await.unwrap();
     assert_eq!(shop.sold().await, ["by attempt 3"]);
@@ -143,27 +150,22 @@ async fn neither_is_there_if_the_transaction_is_rolled_back_or_its_session_dies(
 #[tokio::test]
 async fn an_effect_is_had_once_and_its_value_is_given_the_second_time() {
     let shop = PostgresFixture::open().await;
-    let of_handler = shop.clone();
-    let worker = shop.fh.worker().queue(QUEUE, 1).handle("sell", move |job: Job, (): ()| {
-        let shop = of_handler.clone();
-        async move {
-            let mut client = shop.client().await;
-            let mut transaction = client.transaction().await?;
-            let effect = async |transaction: &mut Transaction<'_>| {
-                shop.sell(transaction, &format!("by attempt {}", job.attempt())).await?;
-                Ok(format!("receipt {}", job.attempt()))
-            };
-            let receipt = job.once_tx_in_schema(&shop.schema, &mut transaction, "sell", effect).await?;
-            match job.attempt() {
-                // What is rolled back was not recorded.
-                1 => transaction.rollback().await?,
-                _ => transaction.commit().await?,
-            }
-            if job.attempt() <= 2 { Err(JobError::new("no route to host")) } else { Ok(receipt) }
+    let worker = shop.worker(|shop, job| async move {
+        let mut client = shop.client().await;
+        let mut transaction = client.transaction().await?;
+        let effect = async |transaction: &mut Transaction<'_>| {
+            shop.sell(transaction, &format!("by attempt {}", job.attempt())).await?;
+            Ok(format!("receipt {}", job.attempt()))
+        };
+        let receipt = job.once_tx_in_schema(&shop.schema, &mut transaction, "sell", effect).await?;
+        match job.attempt() {
+            // What is rolled back was not recorded.
+            1 => transaction.rollback().await?,
+            _ => transaction.commit().await?,
         }
+        if job.attempt() <= 2 { Err(JobError::new("no route to host")) } else { Ok(receipt) }
     });
-    let worker = worker.start().unwrap();
-    let id = shop.enqueue("sell").await;
+    let id = shop.enqueue().await;
     assert_eq!(shop.fh.jobs().result::<String>(id, TIMEOUT).await.as_deref(), Ok("receipt 2"));
     worker.drain().await.unwrap();
     assert_eq!(shop.sold().await, ["by attempt 2"]);
@@ -175,37 +177,27 @@ async fn an_effect_is_had_once_and_its_value_is_given_the_second_time() {
 #[tokio::test]
 async fn a_stale_attempt_completes_nothing_and_has_no_effect() {
     let shop = PostgresFixture::open().await;
-    let of_handler = shop.clone();
     let (told, mut refusals) = mpsc::unbounded_channel();
-    let worker = shop.fh.worker().queue(QUEUE, 1).handle("sell", move |job: Job, (): ()| {
-        let (shop, told) = (of_handler.clone(), told.clone());
+    let handler = move |shop: PostgresFixture, job: Job| {
+        let told = told.clone();
         // It goes on although its handler is dropped when the claim is lost: as one would that has not heard of it.
         let stale = shop.runtime.clone().spawn(async move {
             shop.fh.jobs().force_cancel(job.id(), None).await.unwrap();
             let mut client = shop.client().await;
             let mut transaction = client.transaction().await.unwrap();
             shop.sell(&transaction, "a chair").await.unwrap();
-            let refused = job
-                .complete_tx_in_schema(&shop.schema, &mut transaction, &())
-                .await
-                .unwrap_err();
-            told.send(refused.to_string()).unwrap();
+            let completed = job.complete_tx_in_schema(&shop.schema, &mut transaction, &()).await;
+            told.send(completed.unwrap_err().to_string()).unwrap();
             drop(transaction);
             let mut transaction = client.transaction().await.unwrap();
             let effect = async |_: &mut Transaction<'_>| -> Result<(), JobError> { panic!("it ran") };
-            let refused = job
-                .once_tx_in_schema(&shop.schema, &mut transaction, "sell", effect)
-                .await
-                .unwrap_err();
-            told.send(refused.to_string()).unwrap();
+            let had = job.once_tx_in_schema(&shop.schema, &mut transaction, "sell", effect).await;
+            told.send(had.unwrap_err().to_string()).unwrap();
         });
-        async move {
-            stale.await?;
-            Ok(())
-        }
-    });
-    let worker = worker.start().unwrap();
-    let id = shop.enqueue("sell").await;
+        async move { Ok(stale.await?) }
+    };
+    let worker = shop.worker(handler);
+    let id = shop.enqueue().await;
     for _ in 0..2 {
         let refused = tokio::time::timeout(TIMEOUT, refusals.recv()).await.unwrap().unwrap();
         assert!(refused.contains("token 1 is stale; the newest is 2"), "{refused}");
@@ -220,10 +212,9 @@ async fn a_stale_attempt_completes_nothing_and_has_no_effect() {
 #[tokio::test]
 async fn an_effect_that_is_in_doubt_is_not_had_and_stops_the_job() {
     let shop = PostgresFixture::open().await;
-    let of_handler = shop.clone();
     let (told, mut refusals) = mpsc::unbounded_channel();
-    let worker = shop.fh.worker().queue(QUEUE, 1).handle("sell", move |job: Job, (): ()| {
-        let (shop, told) = (of_handler.clone(), told.clone());
+    let handler = move |shop: PostgresFixture, job: Job| {
+        let told = told.clone();
         async move {
             if job.attempt() == 1 {
                 let announced = async |_| Err::<(), _>(JobError::new("no route to host").in_doubt());
@@ -237,9 +228,9 @@ async fn an_effect_that_is_in_doubt_is_not_had_and_stops_the_job() {
             told.send(refused.to_string()).unwrap();
             Err::<(), _>(refused)
         }
-    });
-    let worker = worker.start().unwrap();
-    let id = shop.enqueue("sell").await;
+    };
+    let worker = shop.worker(handler);
+    let id = shop.enqueue().await;
     let refused = tokio::time::timeout(TIMEOUT, refusals.recv()).await.unwrap().unwrap();
     assert!(refused.contains("sell"), "{refused}");
     worker.drain().await.unwrap();

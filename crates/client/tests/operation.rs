@@ -3,11 +3,11 @@
 use fencehold::job::JobState;
 use fencehold::{Error, HoldTarget, InDoubtPolicy, Operation, OperationStatus};
 
-use crate::gated_store::{CallFate, FIRST_BACKOFF_MS, GatedCall, GatedFixture, secs, within};
+use crate::gated_store::{CallFate, FIRST_BACKOFF_MS, GatedCall, GatedFixture, done, secs, within};
 
 async fn begin(fixture: &GatedFixture, policy: InDoubtPolicy, payload: &str) -> OperationStatus<String> {
     let operations = fixture.fh.operations().ttl(secs(10)).in_doubt_policy(policy);
-    within(operations.begin("order-42", payload)).await.unwrap()
+    done(operations.begin("order-42", payload)).await
 }
 
 fn new(begun: OperationStatus<String>) -> Operation {
@@ -29,7 +29,7 @@ async fn the_stored_answer_is_given_to_everybody_who_asks_again() {
         }
         other => panic!("{other:?}"),
     }
-    within(operation.complete("receipt")).await.unwrap();
+    done(operation.complete("receipt")).await;
     for _ in 0..2 {
         let again = begin(&fixture, InDoubtPolicy::Retry, "990").await;
         assert!(matches!(&again, OperationStatus::Completed(answer) if answer == "receipt"), "{again:?}");
@@ -44,7 +44,7 @@ async fn the_stored_answer_is_given_to_everybody_who_asks_again() {
 async fn a_failed_operation_stays_failed() {
     let fixture = GatedFixture::new().await;
     let operation = new(begin(&fixture, InDoubtPolicy::Retry, "990").await);
-    within(operation.fail("the card is refused")).await.unwrap();
+    done(operation.fail("the card is refused")).await;
     match begin(&fixture, InDoubtPolicy::Retry, "990").await {
         OperationStatus::Failed { state, error, .. } => {
             assert_eq!((state, error.as_deref()), (JobState::Failed, Some("the card is refused")));
@@ -61,7 +61,7 @@ async fn an_operation_is_renewed_for_as_long_as_it_is_carried_out() {
         fixture.pass_renewal(&operation, 10_000).await;
     }
     assert!(operation.is_live());
-    within(operation.complete("receipt")).await.unwrap();
+    done(operation.complete("receipt")).await;
 }
 
 #[tokio::test]
@@ -79,9 +79,9 @@ async fn one_that_is_dropped_can_be_begun_anew_where_it_may_be_repeated() {
     };
     assert_eq!(again.id(), id);
     assert!(again.token() > token);
-    within(again.release()).await.unwrap();
+    done(again.release()).await;
     let third = new(begin(&fixture, InDoubtPolicy::Retry, "990").await);
-    within(third.complete("receipt")).await.unwrap();
+    done(third.complete("receipt")).await;
 }
 
 #[tokio::test]
@@ -107,7 +107,7 @@ async fn a_holder_that_died_gives_way_to_the_next_and_can_say_nothing_more() {
     assert!(next.token() > operation.token());
     let late = within(operation.complete("too late")).await.unwrap_err();
     assert!(matches!(late, Error::Lost { target: HoldTarget::Job(_), .. }) && !late.is_retryable(), "{late}");
-    within(next.complete("in time")).await.unwrap();
+    done(next.complete("in time")).await;
     let done = begin(&fixture, InDoubtPolicy::Retry, "990").await;
     assert!(matches!(&done, OperationStatus::Completed(answer) if answer == "in time"), "{done:?}");
 }
@@ -123,22 +123,18 @@ async fn a_lost_answer_of_begin_is_asked_for_again_and_is_the_same_beginning() {
     });
     let operation = new(begun);
     assert_eq!(operation.attempt(), 1);
-    within(operation.complete("receipt")).await.unwrap();
+    done(operation.complete("receipt")).await;
 }
 
 #[tokio::test]
 async fn effects_of_an_operation_are_recorded_once_as_a_jobs_are() {
     let fixture = GatedFixture::new().await;
     let operation = new(begin(&fixture, InDoubtPolicy::Retry, "990").await);
-    let receipt = within(operation.once("charge", async |key| Ok(key)).into_future())
-        .await
-        .unwrap();
+    let receipt = done(operation.once("charge", async |key| Ok(key)).into_future()).await;
     assert_eq!(receipt, format!("{}/charge", operation.id()));
-    within(operation.release()).await.unwrap();
+    done(operation.release()).await;
     let again = new(begin(&fixture, InDoubtPolicy::Retry, "990").await);
-    let stored: String = within(again.once("charge", async |_| panic!("recorded")).into_future())
-        .await
-        .unwrap();
+    let stored: String = done(again.once("charge", async |_| panic!("recorded")).into_future()).await;
     assert_eq!(stored, receipt);
-    within(again.complete(&stored)).await.unwrap();
+    done(again.complete(&stored)).await;
 }

@@ -1,8 +1,11 @@
 //! A lease lives by its renewals, and its holder knows when it does not.
 
+use fencehold::store::HolderView;
 use fencehold::{LeaseOutcome, LeaseState, LostCause};
 
-use crate::gated_store::{CallFate, GatedCall, GatedFixture, RENEWED_BY_MS, is_ready, secs, until, within};
+use crate::gated_store::{
+    CallFate, GatedCall, GatedFixture, RENEWED_BY_MS, done, is_ready, secs, until, within,
+};
 
 #[tokio::test]
 async fn renewals_keep_a_lease_across_ten_ttls() {
@@ -23,20 +26,14 @@ async fn renewals_keep_a_lease_across_ten_ttls() {
 
 #[test]
 fn a_blocked_executor_loses_no_lease() {
-    let runtime = tokio::runtime::Builder::new_current_thread()
-        .enable_time()
-        .build()
-        .expect("a runtime");
-    runtime.block_on(async {
+    let runtime = || tokio::runtime::Builder::new_current_thread().enable_time().build().unwrap();
+    runtime().block_on(async {
         let fixture = GatedFixture::new().await;
         let lease = fixture.acquire("k", 10_000).await;
         let mut watch = lease.watch();
         let time = fixture.time.clone();
         let elsewhere = std::thread::spawn(move || {
-            let runtime = tokio::runtime::Builder::new_current_thread()
-                .enable_time()
-                .build()
-                .expect("a runtime");
+            let runtime = runtime();
             for _ in 0..10 {
                 time.pass(RENEWED_BY_MS);
                 let deadline_ms = time.now_ms() + 10_000;
@@ -102,9 +99,8 @@ async fn a_lease_that_does_not_recover_is_lost_exactly_at_nine_tenths() {
     fixture.pass(1);
     let why = within(lease.lost()).await;
     assert_eq!(fixture.now_ms(), began_ms + 9_000);
-    assert!(
-        matches!(&why, LostCause::NotRenewed { failure: Some(failure) } if failure.contains("the gate is closed"))
-    );
+    let LostCause::NotRenewed { failure: Some(failure) } = &why else { panic!("{why:?}") };
+    assert!(failure.contains("the gate is closed"), "{failure}");
     assert_eq!(within(lease.lost()).await, why, "it can be asked many times");
     assert_eq!(lease.state(), LeaseState::Lost);
     assert!(fixture.view("k").await.holder.is_some(), "the store has not given it to anybody yet");
@@ -158,9 +154,8 @@ async fn a_revoked_lease_is_lost_at_once_and_tells_by_whom_and_why() {
     assert_eq!(why.current_token().map(fencehold::Token::get), Some(lease.token().get() + 1));
     assert!(fixture.now_ms() < lease.lost_at_ms(), "long before its time");
     assert_eq!(why.to_string(), "it was revoked by alice (it ran away)");
-    let error = within(lease.run(async { unreachable!("no work under a lost lease") }))
-        .await
-        .unwrap_err();
+    let work = async { unreachable!("no work under a lost lease") };
+    let error = within(lease.run(work)).await.unwrap_err();
     assert!(error.to_string().contains("revoked by alice (it ran away)"), "{error}");
     assert!(!error.is_retryable());
     assert_eq!(within(lease.release()).await.unwrap_err(), error);
@@ -219,9 +214,7 @@ async fn a_deadline_counts_from_before_the_renewal_left() {
 #[tokio::test]
 async fn a_hold_ends_by_itself_at_its_max_age() {
     let fixture = GatedFixture::new().await;
-    let lease = within(fixture.fh.lease("k").ttl(secs(10)).max_age(secs(25)).acquire())
-        .await
-        .expect("a lease");
+    let lease = done(fixture.fh.lease("k").ttl(secs(10)).max_age(secs(25)).acquire()).await;
     let began_ms = fixture.now_ms();
     let mut watch = lease.watch();
     watch.changed().await;
@@ -236,6 +229,12 @@ async fn a_hold_ends_by_itself_at_its_max_age() {
     assert!(matches!(why, LostCause::Ended { outcome: Some(LeaseOutcome::AgedOut), .. }), "{why:?}");
 }
 
+/// Waits until the holder of `k` is asked to yield, or is not any more.
+async fn until_asked(fixture: &GatedFixture, is_asked: bool) {
+    let asked = |holder: &HolderView| holder.yield_request.is_some() == is_asked;
+    fixture.until("k", |view| view.holder.as_ref().is_some_and(asked)).await;
+}
+
 #[tokio::test]
 async fn a_holder_learns_who_asks_it_to_yield_and_when_that_is_withdrawn() {
     let fixture = GatedFixture::new().await;
@@ -244,9 +243,7 @@ async fn a_holder_learns_who_asks_it_to_yield_and_when_that_is_withdrawn() {
     assert!(!is_ready(lease.yield_requested()));
     let urgent = fixture.fh.lease("k").owner("urgent").task("run-9").priority(5);
     let contender = tokio::spawn(async move { urgent.preempt_within(secs(60)).acquire().await });
-    fixture
-        .until("k", |view| view.holder.as_ref().is_some_and(|holder| holder.yield_request.is_some()))
-        .await;
+    until_asked(&fixture, true).await;
     let asked_ms = fixture.now_ms();
     fixture.pass(RENEWED_BY_MS);
     let notice = within(lease.yield_requested()).await.expect("still held");
@@ -255,9 +252,7 @@ async fn a_holder_learns_who_asks_it_to_yield_and_when_that_is_withdrawn() {
     assert_eq!(notice.deadline_ms, asked_ms + 60_000);
     assert_eq!(lease.yield_request(), Some(notice));
     contender.abort();
-    fixture
-        .until("k", |view| view.holder.as_ref().is_some_and(|holder| holder.yield_request.is_none()))
-        .await;
+    until_asked(&fixture, false).await;
     fixture.pass(RENEWED_BY_MS);
     until(&mut watch, |snapshot| {
         snapshot.yield_request.is_none() && snapshot.deadline_ms > asked_ms + 14_000
@@ -273,9 +268,7 @@ async fn a_holder_that_yields_makes_room_at_once_and_one_that_stays_is_not_renew
     let asked_ms = fixture.now_ms();
     let urgent = fixture.fh.lease("k").priority(5);
     let contender = tokio::spawn(async move { urgent.preempt_within(secs(12)).acquire().await });
-    fixture
-        .until("k", |view| view.holder.as_ref().is_some_and(|holder| holder.yield_request.is_some()))
-        .await;
+    until_asked(&fixture, true).await;
     fixture.pass(RENEWED_BY_MS);
     within(lease.yield_requested()).await.expect("still held");
     assert_eq!(lease.deadline_ms(), asked_ms + 12_000);

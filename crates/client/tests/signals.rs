@@ -16,11 +16,9 @@ const CASE: &str = "FENCEHOLD_SIGNAL_CASE";
 
 /// Starts one test of this file in a process of its own.
 fn alone(test: &str) -> ExitStatus {
-    let file = std::env::current_exe().unwrap();
-    let mut child = Command::new(file);
-    child
-        .args(["--exact", &format!("signals::{test}"), "--test-threads=1"])
-        .env(CASE, "1");
+    let test = format!("signals::{test}");
+    let mut child = Command::new(std::env::current_exe().unwrap());
+    child.args(["--exact", &test, "--test-threads=1"]).env(CASE, "1");
     child.output().unwrap().status
 }
 

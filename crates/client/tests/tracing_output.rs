@@ -5,7 +5,7 @@ use std::time::Duration;
 
 use fencehold_test_servers::is_alone;
 
-use crate::gated_store::{GatedFixture, within};
+use crate::gated_store::{GatedFixture, done, next, with, within};
 
 /// Everything that `tracing` gets in this process.
 #[derive(Clone, Default)]
@@ -26,17 +26,13 @@ impl TracingLog {
     }
 
     fn text(&self) -> String {
-        let bytes = self.0.lock().expect("no thread panics with this in hand").clone();
-        String::from_utf8(bytes).expect("text")
+        String::from_utf8(self.0.lock().unwrap().clone()).expect("text")
     }
 }
 
 impl std::io::Write for TracingLog {
     fn write(&mut self, bytes: &[u8]) -> std::io::Result<usize> {
-        self.0
-            .lock()
-            .expect("no thread panics with this in hand")
-            .extend_from_slice(bytes);
+        self.0.lock().unwrap().extend_from_slice(bytes);
         Ok(bytes.len())
     }
 
@@ -54,12 +50,12 @@ async fn a_hold_id_is_never_printed() {
     let fixture = GatedFixture::new().await;
     let builder = fixture.fh.lease("k").task("run-42");
     let election = fixture.fh.election("leader");
-    let lease = within(builder.clone().acquire()).await.expect("a lease");
+    let lease = done(builder.clone().acquire()).await;
     let error = within(builder.clone().try_acquire()).await.unwrap_err();
     let watch = lease.watch();
     let held = format!("{:?} {builder:?} {election:?} {lease:?} {error:?} {error} {watch:?}", fixture.fh);
     let snapshot = watch.snapshot();
-    within(lease.run(async {})).await.expect("held");
+    done(lease.run(async {})).await;
     fixture.revoke("k").await;
     let lost = within(lease.release()).await.unwrap_err();
     let logged = log.text();
@@ -88,10 +84,8 @@ async fn a_ttl_below_the_advice_is_warned_of_once() {
         fixture.pass(2_800);
         lease.release().await.expect("held");
     }
-    assert_eq!(
-        fixture.fh.ttl_advice("ample").map(|advice| advice.suggested_ttl),
-        Some(Duration::from_millis(3_500))
-    );
+    let advice = fixture.fh.ttl_advice("ample").unwrap();
+    assert_eq!(advice.suggested_ttl, Duration::from_millis(3_500));
     let quiet = log.text();
     assert!(!quiet.contains("below the advice"), "{quiet}");
     for _ in 0..30 {
@@ -108,12 +102,9 @@ async fn a_ttl_below_the_advice_is_warned_of_once() {
 /// A line names what it is about by itself: at `warn` there are no spans to look it up in.
 fn line(log: &TracingLog, words: &[&str]) -> bool {
     // What stands after the target: fields of the event itself, and not of its spans.
-    let own = |line: &str| {
-        line.rsplit_once("fencehold::")
-            .map(|(_, own)| own.to_owned())
-            .unwrap_or_default()
-    };
-    log.text().lines().any(|line| words.iter().all(|word| own(line).contains(word)))
+    let text = log.text();
+    let mut own = text.lines().filter_map(|line| Some(line.rsplit_once("fencehold::")?.1));
+    own.any(|own| words.iter().all(|word| own.contains(word)))
 }
 
 #[tokio::test]
@@ -128,22 +119,19 @@ async fn what_goes_wrong_is_told_with_its_job_or_key() {
     within(lease.release()).await.unwrap_err();
     assert!(line(&log, &["the lease is lost", "key=revoked-key", "token=1"]), "{}", log.text());
 
-    let worker = fixture
-        .worker()
-        .handle("break", async |_job: fencehold::Job, (): ()| -> Result<(), fencehold::JobError> {
+    let worker = fixture.worker().handle(
+        "break",
+        async |_job: fencehold::Job, (): ()| -> Result<(), fencehold::JobError> {
             Err(fencehold::JobError::new("no disk"))
-        })
-        .start()
-        .expect("a worker");
-    let id = fixture.enqueue("break").await;
-    fixture.until_job(id, |detail| detail.job.failure_count == 1).await;
-    assert!(
-        line(&log, &["an attempt failed", &format!("job={id}"), "kind=break", "no disk"]),
-        "{}",
-        log.text()
+        },
     );
+    let worker = worker.start().expect("a worker");
+    let id = fixture.enqueue("break").await;
+    fixture.until_failed(id).await;
+    let told = ["an attempt failed", &format!("job={id}"), "kind=break", "no disk"];
+    assert!(line(&log, &told), "{}", log.text());
     assert!(log.text().contains("outcome=\"failed\""), "its span has the outcome");
-    within(worker.drain()).await.expect("drained");
+    done(worker.drain()).await;
 }
 
 #[tokio::test]
@@ -154,20 +142,14 @@ async fn a_handler_that_ignores_its_cancellation_is_told_of() {
     let log = TracingLog::listen();
     let fixture = GatedFixture::new().await;
     let (begun, mut beginnings) = tokio::sync::mpsc::unbounded_channel();
-    let worker = fixture
-        .worker()
-        .handle("deaf", move |job: fencehold::Job, (): ()| {
-            let begun = begun.clone();
-            async move {
-                begun.send(job)?;
-                std::future::pending::<Result<(), fencehold::JobError>>().await
-            }
-        })
-        .start()
-        .expect("a worker");
+    let handler = with(begun, |begun, job, ()| async move {
+        begun.send(job)?;
+        std::future::pending::<Result<(), fencehold::JobError>>().await
+    });
+    let worker = fixture.worker().handle("deaf", handler).start().expect("a worker");
     let id = fixture.enqueue("deaf").await;
-    let job = within(beginnings.recv()).await.expect("begun");
-    within(fixture.fh.jobs().cancel(id, None)).await.expect("cancelled");
+    let job = next(&mut beginnings).await;
+    done(fixture.fh.jobs().cancel(id, None)).await;
     for _ in 0..3 {
         fixture.pass_renewal(&job, 10_000).await;
     }

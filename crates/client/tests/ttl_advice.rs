@@ -45,9 +45,6 @@ async fn advice_is_made_of_the_work_the_round_trip_and_a_margin() {
         }
     });
     assert_eq!(slack.await, Duration::from_millis(54_000 - 30_200));
-    assert_eq!(
-        fixture.fh.ttl_advice("").map(|advice| advice.samples),
-        Some(4),
-        "every key starts with nothing"
-    );
+    // Every key starts with nothing.
+    assert_eq!(fixture.fh.ttl_advice("").map(|advice| advice.samples), Some(4));
 }

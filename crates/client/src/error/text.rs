@@ -187,41 +187,23 @@ mod tests {
             reason: reason.map(|reason| Reason::new(reason).expect("a reason")),
             current_token: Token::new(5),
         };
-        let told = [
-            (lost(LeaseOutcome::Expired, None, None), "it expired: it was not renewed in time"),
-            (
-                lost(LeaseOutcome::Revoked, Some("ops@web-1"), Some("stuck deploy")),
-                "it was revoked by ops@web-1 (stuck deploy)",
-            ),
-            (
-                lost(LeaseOutcome::Yielded, Some("urgent"), None),
-                "it was asked to yield by urgent, and its time was up",
-            ),
-            (
-                lost(LeaseOutcome::Advanced, Some("ops@web-1"), None),
-                "it was ended by store advance by ops@web-1",
-            ),
-        ];
-        for (lost, why) in told {
-            assert_eq!(
-                Error::refused(key(), lost).to_string(),
-                format!(
-                    "the lease on k under token 3 is lost: {why}; the key's token is now 5; stop what ran under it, \
-                     and acquire anew"
-                )
+        for (how, by, reason, why) in [
+            (LeaseOutcome::Expired, None, None, "it expired: it was not renewed in time"),
+            (LeaseOutcome::Revoked, Some("ops"), Some("stuck"), "it was revoked by ops (stuck)"),
+            (LeaseOutcome::Yielded, Some("b"), None, "it was asked to yield by b, and its time was up"),
+            (LeaseOutcome::Advanced, Some("ops"), None, "it was ended by store advance by ops"),
+        ] {
+            let expected = format!(
+                "the lease on k under token 3 is lost: {why}; the key's token is now 5; stop what ran under it, \
+                 and acquire anew"
             );
+            assert_eq!(Error::refused(key(), lost(how, by, reason)).to_string(), expected);
         }
-        let waited = Duration::from_millis(61_500);
-        assert_eq!(
-            Error::WaitTimedOut { keys: vec![key()], waited }.to_string(),
-            "k did not come free within 61.5 s; wait for longer"
-        );
-        let full =
-            Error::LimitReached { message: "k: requests in line for this key".to_owned(), limit: 16_384 };
-        assert_eq!(
-            full.to_string(),
-            "k: requests in line for this key: the limit of 16384 is reached; try again later"
-        );
+        let late = Error::WaitTimedOut { keys: vec![key()], waited: Duration::from_millis(61_500) };
+        assert_eq!(late.to_string(), "k did not come free within 61.5 s; wait for longer");
+        let full = Error::LimitReached { message: "k: requests in line".to_owned(), limit: 16_384 };
+        let expected = "k: requests in line: the limit of 16384 is reached; try again later";
+        assert_eq!(full.to_string(), expected);
     }
 
     /// A program that uses the library need not have the command line; that one adds its own hints.
@@ -254,9 +236,7 @@ mod tests {
     #[test]
     fn a_time_is_shown_as_people_say_it() {
         let shown = |ms| ShownTime(Duration::from_millis(ms)).to_string();
-        assert_eq!(
-            [shown(0), shown(999), shown(1_000), shown(119_999), shown(120_000)],
-            ["0 ms", "999 ms", "1.0 s", "119.9 s", "2 min"]
-        );
+        let shown = [0, 999, 1_000, 119_999, 120_000].map(shown);
+        assert_eq!(shown, ["0 ms", "999 ms", "1.0 s", "119.9 s", "2 min"]);
     }
 }

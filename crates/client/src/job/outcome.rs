@@ -232,10 +232,8 @@ mod tests {
         let error = failing().expect_err("not a number");
         assert_eq!(error.to_string(), "the port is wrong: invalid digit found in string");
         let word = error.retry_in(Duration::from_secs(2)).permanent().into_report();
-        assert!(
-            matches!(word, Some(Report::Fail { retry_in_ms: Some(2_000), permanent: true, .. })),
-            "{word:?}"
-        );
+        let Some(Report::Fail { retry_in_ms, permanent, .. }) = word else { panic!("{word:?}") };
+        assert_eq!((retry_in_ms, permanent), (Some(2_000), true));
     }
 
     #[test]

@@ -293,10 +293,8 @@ mod tests {
         // Its renewal comes earlier anyway.
         renewals.add(holding(3, 1_000_000, 1_000), LATEST);
         renewals.hurry(&ChangedHolds { keys: BTreeSet::new(), all: true }, 1_000_000);
-        assert!(
-            renewals.take_due(1_000_001).is_empty(),
-            "one that is given back at once is not renewed first"
-        );
+        // One that is given back at once is not renewed first.
+        assert!(renewals.take_due(1_000_001).is_empty());
         assert_eq!(serials(&renewals.take_due(1_000_999)), [3]);
         let mut due = serials(&renewals.take_due(1_001_000));
         due.sort_unstable();

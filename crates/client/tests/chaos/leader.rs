@@ -148,12 +148,8 @@ impl ChaosLeader {
         self.started += 1;
         let (number, news) = (self.started, self.news.clone());
         let told = move |said| drop(news.send(LeaderEvent::Said(number, said)));
-        let process = WorkerProcess::start(
-            "chaos::worker::the_worker",
-            &format!("worker-{number}"),
-            &self.work_dir,
-            told,
-        );
+        let name = format!("worker-{number}");
+        let process = WorkerProcess::start("chaos::worker::the_worker", &name, &self.work_dir, told);
         ChaosWorker { number, process, stopped: None }
     }
 
@@ -234,11 +230,8 @@ impl ChaosLeader {
     }
 
     fn attempts_of(&self, number: usize) -> Vec<AttemptKey> {
-        self.running
-            .iter()
-            .filter(|(_, by)| **by == number)
-            .map(|(attempt, _)| attempt.clone())
-            .collect()
+        let of_worker = self.running.iter().filter(|(_, by)| **by == number);
+        of_worker.map(|(attempt, _)| attempt.clone()).collect()
     }
 
     fn fits(&self, at: usize, fault: Fault) -> bool {

@@ -14,19 +14,12 @@ pub(crate) const NAME: &str = "server";
 /// Serves, in a process of its own. Does nothing when it is run as one of the tests.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn the_server() {
-    let Some((NAME, work_dir)) = this_process()
-        .as_ref()
-        .map(|(name, work_dir)| (name.as_str(), work_dir.clone()))
-    else {
-        return;
-    };
+    let Some((_, work_dir)) = this_process().filter(|(name, _)| name == NAME) else { return };
     let store = format!("file:{}?create=true", work_dir.store().display()).parse().unwrap();
     let store = fencehold_stores::open(&store, Arc::new(SystemClock)).unwrap();
     let before = std::fs::read_to_string(work_dir.sign()).ok();
-    let address = before
-        .as_deref()
-        .and_then(|url| url.strip_prefix("http://"))
-        .unwrap_or("127.0.0.1:0");
+    let before = before.as_deref().and_then(|url| url.strip_prefix("http://"));
+    let address = before.unwrap_or("127.0.0.1:0");
     let listener = TcpListener::bind(address).await.unwrap();
     work_dir.put_up_sign(&format!("http://{}", listener.local_addr().unwrap()));
     let server = Server::new(Arc::clone(&store), Arc::new(SystemClock), Access::default());

@@ -3,13 +3,14 @@
 use std::sync::Mutex;
 use std::time::Duration;
 
-use fencehold::job::{JobDetail, JobId, QueueView};
+use fencehold::job::{JobDetail, JobId, JobState, QueueView};
 use fencehold::store::JobStore;
-use fencehold::{Job, Worker};
+use fencehold::{Job, JobError, Worker};
 use fencehold_contract::job::{AttemptRef, AttemptReport, ClaimJobsRequest};
 use fencehold_contract::operation::JobRequest;
+use serde::de::DeserializeOwned;
 
-use super::{GatedCall, GatedFixture, GatedStore, locked, within};
+use super::{GatedCall, GatedFixture, GatedStore, done, locked, secs, within};
 
 /// How long a worker's claims last.
 const TTL_MS: u64 = 10_000;
@@ -47,20 +48,20 @@ impl GatedStore {
 impl GatedFixture {
     /// A worker with one slot that claims nothing ahead and has a ttl of 10 s, on the queue `q`.
     pub(crate) fn worker(&self) -> Worker {
-        self.fh
-            .worker()
-            .queue("q", 1)
-            .concurrency(1)
-            .prefetch(0)
-            .ttl(Duration::from_millis(TTL_MS))
+        let ttl = Duration::from_millis(TTL_MS);
+        self.fh.worker().queue("q", 1).concurrency(1).prefetch(0).ttl(ttl)
     }
 
     /// Puts a job into the queue `q`.
     pub(crate) async fn enqueue(&self, kind: &str) -> JobId {
-        within(self.fh.queue("q").job(kind, &()).enqueue())
-            .await
-            .expect("enqueued")
-            .job_id
+        done(self.fh.queue("q").job(kind, &()).enqueue()).await.job_id
+    }
+
+    /// The result of a job, once it has completed.
+    #[track_caller]
+    pub(crate) fn result<T: DeserializeOwned>(&self, id: JobId) -> impl Future<Output = T> {
+        let jobs = self.fh.jobs();
+        done(async move { jobs.result(id, secs(60)).await })
     }
 
     /// How a job stands, past the handle and its breaker.
@@ -139,6 +140,23 @@ impl GatedFixture {
         })
         .await
     }
+
+    pub(crate) async fn until_state(&self, id: JobId, state: JobState) -> JobDetail {
+        self.until_job(id, |detail| detail.job.state == state).await
+    }
+
+    /// Waits until a job has failed for the first time.
+    pub(crate) async fn until_failed(&self, id: JobId) -> JobDetail {
+        self.until_job(id, |detail| detail.job.failure_count == 1).await
+    }
+}
+
+/// A handler that gets a copy of this for each job.
+pub(crate) fn with<V: Clone, P, R, F: Future<Output = Result<R, JobError>>>(
+    value: V,
+    handler: impl Fn(V, Job, P) -> F,
+) -> impl Fn(Job, P) -> F {
+    move |job, payload| handler(value.clone(), job, payload)
 }
 
 impl SeenCalls {

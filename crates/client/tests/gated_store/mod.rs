@@ -5,6 +5,8 @@ mod jobs;
 mod time;
 
 use std::collections::{HashMap, VecDeque};
+use std::fmt::Debug;
+use std::panic::Location;
 use std::sync::{Arc, Mutex, MutexGuard};
 use std::time::Duration;
 
@@ -15,8 +17,9 @@ use fencehold::store::{
 };
 use fencehold::{Fencehold, FenceholdBuilder, Key, Lease, LeaseSnapshot, LeaseWatch, Owner, Reason};
 use fencehold_contract::operation::{StoreBackend, StoreRequest, StoreResponse};
-use tokio::sync::{oneshot, watch};
+use tokio::sync::{mpsc, oneshot, watch};
 
+pub(crate) use self::jobs::with;
 pub(crate) use self::time::Time;
 
 /// Past the latest moment at which a lease of 10 s is renewed: a third, and 15 %.
@@ -143,11 +146,8 @@ impl GatedStore {
     }
 
     pub(crate) fn timeout_ms(&self, verb: GatedCall) -> Vec<u64> {
-        locked(&self.timeout)
-            .iter()
-            .filter(|(of, _)| *of == verb)
-            .map(|(_, ms)| *ms)
-            .collect()
+        let timeouts = locked(&self.timeout);
+        timeouts.iter().filter(|(of, _)| *of == verb).map(|(_, ms)| *ms).collect()
     }
 
     fn arranged_renewal(&self) -> Option<RenewLeaseBatchResponse> {
@@ -264,9 +264,7 @@ impl GatedFixture {
     }
 
     pub(crate) async fn acquire(&self, key: &str, ttl_ms: u64) -> Lease {
-        within(self.fh.lease(key).ttl(Duration::from_millis(ttl_ms)).try_acquire())
-            .await
-            .expect("a lease")
+        done(self.fh.lease(key).ttl(Duration::from_millis(ttl_ms)).try_acquire()).await
     }
 
     /// How a key stands at the store.
@@ -327,9 +325,25 @@ pub(crate) async fn until(watch: &mut LeaseWatch, wanted: impl Fn(&LeaseSnapshot
 
 /// A test that would wait for ever fails instead.
 pub(crate) async fn within<F: Future>(future: F) -> F::Output {
-    tokio::time::timeout(Duration::from_secs(30), future)
-        .await
-        .expect("this never comes")
+    tokio::time::timeout(secs(30), future).await.expect("this never comes")
+}
+
+/// Waits until something has succeeded.
+#[track_caller]
+pub(crate) fn done<T, E: Debug>(future: impl Future<Output = Result<T, E>>) -> impl Future<Output = T> {
+    let caller = Location::caller();
+    async move { within(future).await.unwrap_or_else(|error| panic!("{caller}: {error:?}")) }
+}
+
+/// Waits for the next that comes through a channel.
+#[track_caller]
+pub(crate) fn next<T>(channel: &mut mpsc::UnboundedReceiver<T>) -> impl Future<Output = T> {
+    let caller = Location::caller();
+    async move {
+        within(channel.recv())
+            .await
+            .unwrap_or_else(|| panic!("{caller}: nothing more comes"))
+    }
 }
 
 pub(crate) fn secs(seconds: u64) -> Duration {

@@ -7,31 +7,25 @@ use fencehold::job::JobState;
 use fencehold::{Error, Job, StopReason, WorkerEvent};
 use tokio::sync::mpsc;
 
-use crate::gated_store::{CallFate, FIRST_BACKOFF_MS, GatedCall, GatedFixture, secs, within};
+use crate::gated_store::{CallFate, FIRST_BACKOFF_MS, GatedCall, GatedFixture, done, next, secs, with};
 
 #[tokio::test]
 async fn nobody_waits_for_anothers_completion_and_many_go_in_one_call() {
     let fixture = GatedFixture::new().await;
     let (begun, mut beginnings) = mpsc::unbounded_channel();
-    let worker = fixture
-        .worker()
-        .handle("quick", move |job: Job, (): ()| {
-            let begun = begun.clone();
-            async move { Ok(begun.send(job.id())?) }
-        })
-        .start()
-        .unwrap();
+    let handler = with(begun, |begun, job, ()| async move { Ok(begun.send(job.id())?) });
+    let worker = fixture.worker().handle("quick", handler).start().unwrap();
     let answer = fixture.gate.delay_answer(GatedCall::Report);
     fixture.enqueue("quick").await;
-    within(beginnings.recv()).await.unwrap();
+    next(&mut beginnings).await;
     fixture.gate.arrived(GatedCall::Report, 1).await;
     // The first completion is on its way and stays there. The others are worked on all the same.
     for _ in 0..5 {
         fixture.enqueue("quick").await;
-        within(beginnings.recv()).await.unwrap();
+        next(&mut beginnings).await;
     }
     drop(answer);
-    assert_eq!(within(worker.drain()).await.unwrap().finished, 6);
+    assert_eq!(done(worker.drain()).await.finished, 6);
     let sizes: Vec<usize> = fixture.gate.reports().iter().map(Vec::len).collect();
     assert_eq!(sizes.iter().sum::<usize>(), 6);
     assert!(sizes.len() <= 3, "one by itself, and the rest together: {sizes:?}");
@@ -48,45 +42,37 @@ async fn a_report_in_which_the_store_panics_ends_its_attempt_and_the_next_one_is
             if let WorkerEvent::AttemptEnded(end) = event {
                 ended.send((end.job.clone(), end.response.clone())).unwrap();
             }
-        })
-        .start()
-        .unwrap();
+        });
+    let worker = worker.start().unwrap();
     fixture.gate.next(GatedCall::Report, CallFate::Panic);
     for panics in [true, false] {
         fixture.enqueue("do").await;
-        let (job, answer) = within(ends.recv()).await.unwrap();
+        let (job, answer) = next(&mut ends).await;
         assert_eq!(matches!(answer, Err(Error::OutcomeUnknown { .. })), panics, "{answer:?}");
         assert!(!job.is_live(), "its claim is not renewed for as long as this process lives");
     }
-    within(worker.drain()).await.unwrap();
+    done(worker.drain()).await;
 }
 
 #[tokio::test]
 async fn all_running_jobs_are_renewed_in_one_call() {
     let fixture = GatedFixture::new().await;
     let (begun, mut beginnings) = mpsc::unbounded_channel();
-    let worker = fixture
-        .worker()
-        .concurrency(3)
-        .handle("wait", move |job: Job, (): ()| {
-            let begun = begun.clone();
-            async move {
-                begun.send(job.clone())?;
-                Ok(matches!(job.stop_requested().await, StopReason::Draining))
-            }
-        })
-        .start()
-        .unwrap();
+    let handler = with(begun, |begun, job, ()| async move {
+        begun.send(job.clone())?;
+        Ok(matches!(job.stop_requested().await, StopReason::Draining))
+    });
+    let worker = fixture.worker().concurrency(3).handle("wait", handler).start().unwrap();
     let mut jobs = Vec::new();
     for _ in 0..3 {
         fixture.enqueue("wait").await;
-        jobs.push(within(beginnings.recv()).await.unwrap());
+        jobs.push(next(&mut beginnings).await);
     }
     for _ in 0..10 {
         fixture.pass_renewal(&jobs[2], 10_000).await;
     }
     assert!(fixture.gate.claim_renewals().iter().all(|call| call.len() == 3));
-    let drained = within(worker.drain()).await.unwrap();
+    let drained = done(worker.drain()).await;
     assert_eq!(drained.finished, 3);
     for job in jobs {
         let detail = fixture.job(job.id()).await;
@@ -103,19 +89,13 @@ async fn a_lost_answer_of_a_claim_or_a_completion_costs_nothing() {
     fixture.gate.next(GatedCall::Claim, CallFate::LoseAnswer);
     fixture.gate.next(GatedCall::Report, CallFate::LoseAnswer);
     let id = fixture.enqueue("count").await;
-    let worker = fixture
-        .worker()
-        .handle("count", move |_job: Job, (): ()| {
-            let runs = Arc::clone(&counted);
-            async move { Ok(runs.fetch_add(1, Ordering::SeqCst)) }
-        })
-        .start()
-        .unwrap();
+    let handler = with(counted, |runs, _job, ()| async move { Ok(runs.fetch_add(1, Ordering::SeqCst)) });
+    let worker = fixture.worker().handle("count", handler).start().unwrap();
     fixture.gate.arrived(GatedCall::Claim, 1).await;
     fixture.pass_to_next(FIRST_BACKOFF_MS).await;
     fixture.gate.arrived(GatedCall::Report, 1).await;
     fixture.pass_to_next(FIRST_BACKOFF_MS).await;
-    let drained = within(worker.drain()).await.unwrap();
+    let drained = done(worker.drain()).await;
     assert_eq!((drained.finished, runs.load(Ordering::SeqCst)), (1, 1));
     let holds: Vec<_> = fixture.gate.claims().iter().map(|claim| claim.hold_id).collect();
     assert_eq!(holds[0], holds[1], "the same claim, asked for again");
@@ -139,7 +119,7 @@ async fn a_worker_outlives_a_store_that_is_away_for_long() {
     fixture
         .pass_until_job(id, &[], |detail| detail.job.state == JobState::Completed)
         .await;
-    within(worker.drain()).await.unwrap();
+    done(worker.drain()).await;
 }
 
 #[tokio::test]

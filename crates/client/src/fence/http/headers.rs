@@ -150,34 +150,23 @@ mod tests {
             map.insert(TOKEN, HeaderValue::from_bytes(token.as_bytes()).unwrap());
             assert_eq!(read(&map).unwrap_err().field, "Fencing-Token", "{token}");
         }
-        assert_eq!(
-            bad(&[("fencing-key", "k"), ("fencing-token", "9007199254740992")]),
-            "token is 9007199254740992; the largest there can be is 9007199254740991"
-        );
-        assert_eq!(
-            bad(&[("fencing-key", "k"), ("fencing-token", "0")]),
-            "token is 0, the token of a key that was never held"
-        );
-        assert_eq!(bad(&[("fencing-key", ""), ("fencing-token", "1")]), "key must not be empty");
-        assert_eq!(
-            bad(&[("fencing-key", "a%0Ab"), ("fencing-token", "1")]),
-            "key has a control character at byte 1"
-        );
-        assert_eq!(
-            bad(&[("fencing-key", "a%4"), ("fencing-token", "1")]),
-            "Fencing-Key has a % that no two hexadecimal digits follow"
-        );
-        assert_eq!(
-            bad(&[("fencing-key", "%ff"), ("fencing-token", "1")]),
-            "Fencing-Key is not UTF-8 once it is decoded"
-        );
-        assert_eq!(
-            bad(&[("fencing-key", "k"), ("fencing-token", "1"), ("fencing-token", "2")]),
-            "Fencing headers contain fencing-token more than once"
-        );
-        assert!(
-            bad(&[("fencing-key", "k"), ("fencing-token", "1"), ("fencing-namespace", "A")])
-                .contains("namespace")
-        );
+        for (key, token, says) in [
+            (
+                "k",
+                "9007199254740992",
+                "token is 9007199254740992; the largest there can be is 9007199254740991",
+            ),
+            ("k", "0", "token is 0, the token of a key that was never held"),
+            ("", "1", "key must not be empty"),
+            ("a%0Ab", "1", "key has a control character at byte 1"),
+            ("a%4", "1", "Fencing-Key has a % that no two hexadecimal digits follow"),
+            ("%ff", "1", "Fencing-Key is not UTF-8 once it is decoded"),
+        ] {
+            assert_eq!(bad(&[("fencing-key", key), ("fencing-token", token)]), says);
+        }
+        let twice = bad(&[("fencing-key", "k"), ("fencing-token", "1"), ("fencing-token", "2")]);
+        assert_eq!(twice, "Fencing headers contain fencing-token more than once");
+        let named = bad(&[("fencing-key", "k"), ("fencing-token", "1"), ("fencing-namespace", "A")]);
+        assert!(named.contains("namespace"), "{named}");
     }
 }

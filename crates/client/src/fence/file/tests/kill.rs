@@ -5,6 +5,7 @@ use std::io;
 use std::os::unix::process::ExitStatusExt;
 use std::path::Path;
 use std::process::{Child, Command, Stdio};
+use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::Duration;
 
 use fencehold_core::{Key, Namespace, Token};
@@ -108,12 +109,8 @@ fn append_all(writer: &mut BatchWriter<KillingDisk>, names: &[&str], token: u64)
             let pass = pass(name, token);
             let made = AppendId::new(&pass.namespace, &pass.key, &number.to_string());
             let (answer, mut answered) = oneshot::channel();
-            writer.carry_out(vec![FileRequest::Append {
-                pass,
-                made,
-                bytes: line(name, number).into(),
-                answer,
-            }]);
+            let bytes = line(name, number).into();
+            writer.carry_out(vec![FileRequest::Append { pass, made, bytes, answer }]);
             let answer = answered.try_recv().unwrap().expect("everybody is answered");
             assert!(matches!(answer, Ok(Appended::New | Appended::Duplicate)), "{answer:?}");
         }
@@ -145,6 +142,15 @@ fn start(path: &Path, at: u32, signal: &str, keys: &str) -> Child {
     other.spawn().unwrap()
 }
 
+/// One that is stopped well inside its first append: past the lock, before the answer.
+fn start_and_stop(path: &Path) -> (Child, Pid) {
+    let other = start(path, 12, "stop", "job/1");
+    let pid = Pid::from_child(&other);
+    let stopped = rustix::process::waitpid(Some(pid), WaitOptions::UNTRACED).unwrap();
+    stopped.expect("it stops");
+    (other, pid)
+}
+
 /// Whether it was killed; if not, it came to its end.
 fn was_killed(mut other: Child) -> bool {
     let status = other.wait().unwrap();
@@ -155,10 +161,8 @@ fn was_killed(mut other: Child) -> bool {
 fn assert_each_line_once(path: &Path, names: &[&str]) {
     let text = std::fs::read_to_string(path).unwrap();
     let mut found: Vec<&str> = text.split_inclusive('\n').collect();
-    let mut expected: Vec<String> = names
-        .iter()
-        .flat_map(|name| (0..LINES).map(|number| line(name, number)))
-        .collect();
+    let lines = names.iter().flat_map(|name| (0..LINES).map(|number| line(name, number)));
+    let mut expected: Vec<String> = lines.collect();
     found.sort_unstable();
     expected.sort_unstable();
     assert_eq!(found, expected);
@@ -195,28 +199,21 @@ fn several_at_once_that_are_killed_and_come_back_write_each_line_once() {
     let folder = tempfile::tempdir().unwrap();
     let path = folder.path().join("out.log");
     let names = ["job/1", "job/2", "job/3", "job/4"];
-    let mut kills = 0;
+    let kills = AtomicUsize::new(0);
     std::thread::scope(|scope| {
-        let workers: Vec<_> = names
-            .iter()
-            .zip([7, 23, 41, 55])
-            .map(|(name, first)| {
-                let path = &path;
-                scope.spawn(move || {
-                    // All write the lines of `shared`, too.
-                    let keys = format!("shared {name}");
-                    let mut at = first;
-                    let mut kills = 0;
-                    while was_killed(start(path, at, "kill", &keys)) {
-                        at += 17;
-                        kills += 1;
-                    }
-                    kills
-                })
-            })
-            .collect();
-        kills = workers.into_iter().map(|worker| worker.join().unwrap()).sum();
+        for (name, first) in names.iter().zip([7, 23, 41, 55]) {
+            let (path, kills) = (&path, &kills);
+            scope.spawn(move || {
+                // All write the lines of `shared`, too.
+                let (keys, mut at) = (format!("shared {name}"), first);
+                while was_killed(start(path, at, "kill", &keys)) {
+                    at += 17;
+                    kills.fetch_add(1, Ordering::Relaxed);
+                }
+            });
+        }
     });
+    let kills = kills.into_inner();
     assert!(kills >= 4, "only {kills} were killed");
     assert_each_line_once(&path, &["shared", "job/1", "job/2", "job/3", "job/4"]);
 }
@@ -226,12 +223,7 @@ fn one_who_is_stopped_in_the_middle_is_named_and_goes_on_unharmed() {
     let folder = tempfile::tempdir().unwrap();
     let path = folder.path().join("out.log");
     let file = block_on(FencedFile::options().timeout(Duration::ZERO).open(&path)).unwrap();
-    // Well inside its first append: past the lock, before the answer.
-    let mut other = start(&path, 12, "stop", "job/1");
-    let pid = Pid::from_child(&other);
-    rustix::process::waitpid(Some(pid), WaitOptions::UNTRACED)
-        .unwrap()
-        .expect("it stops");
+    let (mut other, pid) = start_and_stop(&path);
     let busy = block_on(file.raise(pass("job/1", 2))).unwrap_err();
     assert!(matches!(busy, FenceError::Busy { pid: Some(pid), .. } if pid == other.id()), "{busy:?}");
     assert!(busy.is_retryable());
@@ -246,11 +238,7 @@ fn one_who_is_stopped_in_the_middle_is_named_and_goes_on_unharmed() {
 fn one_who_is_killed_while_it_is_stopped_lets_go_of_the_lock() {
     let folder = tempfile::tempdir().unwrap();
     let path = folder.path().join("out.log");
-    let mut other = start(&path, 12, "stop", "job/1");
-    let pid = Pid::from_child(&other);
-    rustix::process::waitpid(Some(pid), WaitOptions::UNTRACED)
-        .unwrap()
-        .expect("it stops");
+    let (mut other, _) = start_and_stop(&path);
     other.kill().unwrap();
     other.wait().unwrap();
     let file = block_on(FencedFile::options().timeout(Duration::ZERO).open(&path)).unwrap();

@@ -129,11 +129,8 @@ impl PowerTest {
         match step {
             FileStep::Replace(key, token, number) => {
                 let (answer, receiver) = oneshot::channel();
-                batch.push(FileRequest::Replace {
-                    pass: pass(*key, *token),
-                    content: line(*key, *number),
-                    answer,
-                });
+                let (pass, content) = (pass(*key, *token), line(*key, *number));
+                batch.push(FileRequest::Replace { pass, content, answer });
                 answers.push(Box::new(|| told(receiver, |()| None)));
             }
             FileStep::Step(parts) => {
@@ -244,11 +241,8 @@ fn mishap() -> impl Strategy<Value = ProcessFault> {
     let kill_after = prop_oneof![1 => Just(None), 3 => (1..30_u32).prop_map(Some)];
     let power = prop_oneof![1 => Just(None), 1 => any::<u64>().prop_map(Some)];
     let failing_sync = prop_oneof![3 => Just(None), 1 => (0..4_u32).prop_map(Some)];
-    (kill_after, power, failing_sync).prop_map(|(kill_after, power, failing_sync)| ProcessFault {
-        kill_after,
-        power,
-        failing_sync,
-    })
+    let fault = |(kill_after, power, failing_sync)| ProcessFault { kill_after, power, failing_sync };
+    (kill_after, power, failing_sync).prop_map(fault)
 }
 
 fn step() -> impl Strategy<Value = FileStep> {
@@ -260,11 +254,8 @@ fn step() -> impl Strategy<Value = FileStep> {
 }
 
 fn scene() -> impl Strategy<Value = PowerCase> {
-    (0..2_usize, step(), prop::collection::vec(mishap(), 1..4)).prop_map(|(by, step, mishaps)| PowerCase {
-        by,
-        step,
-        mishaps,
-    })
+    let case = |(by, step, mishaps)| PowerCase { by, step, mishaps };
+    (0..2_usize, step(), prop::collection::vec(mishap(), 1..4)).prop_map(case)
 }
 
 proptest! {
@@ -292,17 +283,11 @@ fn a_kill_or_a_power_cut_at_any_operation_loses_nothing_and_doubles_nothing() {
         for kill_after in 1..40 {
             for power in [None].into_iter().chain((0..25).map(Some)) {
                 let fine = ProcessFault { kill_after: None, power: None, failing_sync: None };
-                let scene = |number: usize| PowerCase {
-                    by: number % 2,
-                    step: deeds[number].clone(),
-                    mishaps: if number == at {
-                        vec![
-                            ProcessFault { kill_after: Some(kill_after), power, failing_sync: None },
-                            fine.clone(),
-                        ]
-                    } else {
-                        vec![fine.clone()]
-                    },
+                let struck = ProcessFault { kill_after: Some(kill_after), power, failing_sync: None };
+                let scene = |number: usize| {
+                    let (by, step) = (number % 2, deeds[number].clone());
+                    let mishaps = if number == at { vec![&struck, &fine] } else { vec![&fine] };
+                    PowerCase { by, step, mishaps: mishaps.into_iter().cloned().collect() }
                 };
                 play(&(0..deeds.len()).map(scene).collect::<Vec<_>>());
             }

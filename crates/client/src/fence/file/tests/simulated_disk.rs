@@ -54,10 +54,8 @@ pub(super) struct Choices(pub(super) u64);
 
 impl Choices {
     pub(super) fn below(&mut self, limit: usize) -> usize {
-        self.0 = self
-            .0
-            .wrapping_mul(6_364_136_223_846_793_005)
-            .wrapping_add(1_442_695_040_888_963_407);
+        let product = self.0.wrapping_mul(6_364_136_223_846_793_005);
+        self.0 = product.wrapping_add(1_442_695_040_888_963_407);
         usize::try_from(self.0 >> 33).unwrap() % limit.max(1)
     }
 }
@@ -92,12 +90,8 @@ impl SimDisk {
         let mut chance = Choices(seed);
         let mut sim = self.0.borrow_mut();
         for folder in [Folder::Data, Folder::Fence] {
-            let changes: Vec<_> = sim
-                .pending_names
-                .iter()
-                .filter(|(of, _)| *of == folder)
-                .map(|(_, change)| *change)
-                .collect();
+            let changes = sim.pending_names.iter().filter(|(of, _)| *of == folder);
+            let changes: Vec<_> = changes.map(|(_, change)| *change).collect();
             let kept = chance.below(changes.len() + 1);
             for change in &changes[..kept] {
                 change.apply(&mut sim.durable_names);
@@ -275,10 +269,8 @@ impl Disk for SimDisk {
         let mut sim = self.0.borrow_mut();
         sim.spend()?;
         sim.syncs += 1;
-        let (synced, left) = std::mem::take(&mut sim.pending_names)
-            .into_iter()
-            .partition(|(of, _)| *of == folder);
-        let synced: Vec<(Folder, NameChange)> = synced;
+        let pending = std::mem::take(&mut sim.pending_names).into_iter();
+        let (synced, left): (Vec<_>, Vec<_>) = pending.partition(|(of, _)| *of == folder);
         sim.pending_names = left;
         for (_, change) in &synced {
             change.apply(&mut sim.durable_names);

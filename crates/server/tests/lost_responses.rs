@@ -41,11 +41,7 @@ struct LossyPath {
 
 impl LossyPath {
     fn open() -> Self {
-        let runtime = tokio::runtime::Builder::new_multi_thread()
-            .worker_threads(2)
-            .enable_all()
-            .build()
-            .unwrap();
+        let runtime = crate::plain_client::runtime();
         let clock = Arc::new(ManualClock::new());
         let store: Arc<dyn LeaseStore> = Arc::new(MemoryStore::open(clock.clone()).unwrap());
         let server = Server::new(Arc::clone(&store), clock, Access::default());
@@ -149,6 +145,11 @@ fn request() -> AcquireLeaseRequest {
     AcquireLeaseRequest::new(Key::new("k").unwrap(), hold(1), owner(), 30_000)
 }
 
+fn new_job() -> NewJob {
+    let (queue, kind) = (QueueName::new("q").unwrap(), JobKind::new("a").unwrap());
+    NewJob::new(JobId::from_random(1, [7; 10]), queue, kind, "1")
+}
+
 #[test]
 fn a_lost_grant_is_found_again_by_its_hold_id() {
     let way = LossyPath::open();
@@ -186,14 +187,13 @@ fn force_is_never_repeated_and_says_that_it_does_not_know() {
 fn the_same_claim_gets_the_jobs_that_it_has_and_the_same_enqueue_makes_one_job() {
     let way = LossyPath::open();
     let jobs = LeaseStore::jobs(&way.remote).unwrap();
-    let queue = QueueName::new("q").unwrap();
-    let job = NewJob::new(JobId::from_random(1, [7; 10]), queue.clone(), JobKind::new("a").unwrap(), "1");
+    let job = new_job();
     way.lose(1);
     let enqueued = block_on(jobs.enqueue(&call(), vec![job.clone()])).unwrap();
     assert_eq!(enqueued[0].as_ref().unwrap().job_id, job.id);
     way.lose(1);
     let claim = ClaimJobsRequest {
-        queues: vec![(queue, 1)],
+        queues: vec![(job.queue.clone(), 1)],
         limit: 5,
         hold_id: hold(2),
         owner: owner(),
@@ -215,10 +215,8 @@ fn when_patience_ends_it_is_said_whether_something_may_have_been_done() {
     let written = block_on(way.remote.acquire(&impatient, request()));
     assert!(matches!(written, Err(StoreError::OutcomeUnknown { .. })), "{written:?}");
     let looked = block_on(way.remote.get(&impatient, Key::new("k").unwrap()));
-    assert!(
-        matches!(looked, Err(StoreError::Unavailable { .. })),
-        "what only looks does nothing: {looked:?}"
-    );
+    // What only looks does nothing.
+    assert!(matches!(looked, Err(StoreError::Unavailable { .. })), "{looked:?}");
     way.lose(0);
     let again = AcquireLeaseRequest { hold_id_age_ms: 1_000, ..request() };
     let acquired = block_on(way.remote.acquire(&call(), again)).unwrap();
@@ -251,26 +249,16 @@ fn a_server_that_wants_to_be_left_alone_for_longer_than_the_callers_patience_is_
 #[test]
 fn nothing_was_done_is_not_said_where_the_answer_cannot_be_read() {
     let way = LossyPath::open();
-    let job = NewJob::new(
-        JobId::from_random(1, [7; 10]),
-        QueueName::new("q").unwrap(),
-        JobKind::new("a").unwrap(),
-        "1",
-    );
     for (body, what) in [(r#"{"gained": 7}"#, "not understood"), (r#"{"results": []}"#, "fewer")] {
         way.answer_instead("200 OK", "application/json", body);
         let jobs = LeaseStore::jobs(&way.remote).unwrap();
-        let enqueued = block_on(jobs.enqueue(&call(), vec![job.clone()]));
-        assert!(
-            matches!(&enqueued, Err(StoreError::OutcomeUnknown { message: why }) if why.contains(what)),
-            "{enqueued:?}"
-        );
+        let enqueued = block_on(jobs.enqueue(&call(), vec![new_job()]));
+        let Err(StoreError::OutcomeUnknown { message }) = enqueued else { panic!("{enqueued:?}") };
+        assert!(message.contains(what), "{message}");
         assert_eq!(way.answered_instead(), 1, "it would be answered in the same way again");
         let looked = block_on(way.remote.get(&call(), Key::new("k").unwrap()));
-        assert!(
-            matches!(looked, Err(StoreError::Unusable { .. })),
-            "what only looks does nothing: {looked:?}"
-        );
+        // What only looks does nothing.
+        assert!(matches!(looked, Err(StoreError::Unusable { .. })), "{looked:?}");
     }
 }
 

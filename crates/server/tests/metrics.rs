@@ -2,6 +2,7 @@
 #![allow(clippy::disallowed_methods, reason = "real sockets live in real time")]
 
 use std::collections::BTreeSet;
+use std::process::{Command, Stdio};
 
 use fencehold_contract::clock::ManualClock;
 use fencehold_server::ServerOptions;
@@ -18,6 +19,14 @@ fn page(client: &PlainClient) -> String {
 fn value(page: &str, name: &str) -> f64 {
     let line = page.lines().find_map(|line| line.strip_prefix(name)?.strip_prefix(' '));
     line.unwrap_or_else(|| panic!("no {name} in\n{page}")).parse().unwrap()
+}
+
+/// What the page says of each of these.
+#[track_caller]
+fn assert_values(page: &str, expected: &[(&str, f64)]) {
+    for (name, expected) in expected {
+        assert!((value(page, name) - expected).abs() < 1e-9, "{name} is {}", value(page, name));
+    }
 }
 
 fn hold(number: u8) -> String {
@@ -50,7 +59,7 @@ fn what_happened_to_leases_is_counted_by_how_it_ended() {
         let page = page(&client);
         (value(&page, "fencehold_leases_ended_total{outcome=\"expired\"}") > 0.0).then_some(page)
     });
-    for (name, expected) in [
+    let expected = [
         ("fencehold_leases_acquired_total", 3.0),
         ("fencehold_tokens_issued_total", 3.0),
         ("fencehold_leases_ended_total{outcome=\"released\"}", 1.0),
@@ -65,9 +74,8 @@ fn what_happened_to_leases_is_counted_by_how_it_ended() {
         ("fencehold_renewal_remaining_ratio_sum{type=\"lease\"}", 0.6),
         ("fencehold_requests_total{operation=\"admin\",outcome=\"ok\"}", 1.0),
         ("fencehold_requests_total{operation=\"acquire\",outcome=\"refused\"}", 1.0),
-    ] {
-        assert!((value(&page, name) - expected).abs() < 1e-9, "{name} is {}", value(&page, name));
-    }
+    ];
+    assert_values(&page, &expected);
     // Two stale acts are refused: what a late holder tries, and that is seen.
     client.post("/v1/leases/renew-batch", "", &of("expired", 2));
     eventually("the stale write", || {
@@ -85,18 +93,20 @@ fn what_happens_to_jobs_is_counted_and_queues_show_their_depth_and_age() {
     client.post("/v1/jobs/enqueue-batch", "", &json!({ "jobs": [{ "queue": "q", "kind": "k" }] }));
     clock.advance(90_000);
     let before = page(&client);
-    assert!((value(&before, "fencehold_jobs_deduplicated_total") - 1.0).abs() < 1e-9);
-    let of = "{namespace=\"default\",queue=\"q\"";
-    assert!((value(&before, &format!("fencehold_queue_jobs{of},state=\"queued\"}}")) - 2.0).abs() < 1e-9);
-    assert!((value(&before, &format!("fencehold_queue_oldest_queued_seconds{of}}}")) - 90.0).abs() < 1e-9);
+    let expected = [
+        ("fencehold_jobs_deduplicated_total", 1.0),
+        ("fencehold_queue_jobs{namespace=\"default\",queue=\"q\",state=\"queued\"}", 2.0),
+        ("fencehold_queue_oldest_queued_seconds{namespace=\"default\",queue=\"q\"}", 90.0),
+    ];
+    assert_values(&before, &expected);
     let _crashes = client.claim(1, &clock);
     clock.advance(1_000);
     eventually("the crash", || (value(&page(&client), "fencehold_job_crashes_total") > 0.0).then_some(()));
     let claimed = client.claim(2, &clock);
     client.report(&claimed, &json!({ "type": "complete" }));
     let after = page(&client);
-    assert!((value(&after, "fencehold_job_attempts_started_total") - 2.0).abs() < 1e-9);
-    assert!((value(&after, "fencehold_job_attempts_ended_total{outcome=\"completed\"}") - 1.0).abs() < 1e-9);
+    let completed = "fencehold_job_attempts_ended_total{outcome=\"completed\"}";
+    assert_values(&after, &[("fencehold_job_attempts_started_total", 2.0), (completed, 1.0)]);
     for secret in [hold(1), hold(2), "01935f6e".to_owned()] {
         assert!(!after.contains(&secret), "a label for a job, or worse");
     }
@@ -114,18 +124,16 @@ fn a_cancelled_job_that_runs_on_is_counted_with_its_time() {
     client.post("/v1/jobs/cancel", "", &cancel);
     let series = format!("{name}{{namespace=\"default\",queue=\"q\"}}");
     let first = page(&client);
-    assert!(value(&first, &series).abs() < 1e-9, "it was seen for the first time");
-    assert!(
-        (value(&first, &series.replace(name, "fencehold_queue_jobs_cancel_requested")) - 1.0).abs() < 1e-9,
-        "{first}"
-    );
+    // It was seen for the first time.
+    let count = series.replace(name, "fencehold_queue_jobs_cancel_requested");
+    assert_values(&first, &[(&series, 0.0), (&count, 1.0)]);
     let attempt =
         json!({ "job_id": claimed["job_id"], "hold_id": claimed["hold_id"], "token": claimed["token"] });
     for _ in 0..5 {
         clock.advance(600);
         client.post("/v1/jobs/renew-batch", "", &json!({ "attempts": [attempt] }));
     }
-    assert!((value(&page(&client), &series) - 3.0).abs() < 1e-9, "{}", page(&client));
+    assert_values(&page(&client), &[(&series, 3.0)]);
     client.report(&claimed, &json!({ "type": "complete" }));
     assert!(!page(&client).contains(&format!("{name}{{")), "it has ended");
 }
@@ -135,20 +143,16 @@ fn selected(rules: &str) -> Vec<(&str, String)> {
     let mut found = Vec::new();
     for (at, _) in rules.match_indices("fencehold_") {
         let rest = &rules[at..];
-        let name = &rest[..rest
-            .find(|c: char| !(c.is_ascii_alphanumeric() || c == '_'))
-            .unwrap_or(rest.len())];
+        let name = rest.split(|c: char| !(c.is_ascii_alphanumeric() || c == '_')).next().unwrap();
         let picked = rest[name.len()..]
             .strip_prefix('{')
             .and_then(|rest| Some(rest.split_once('}')?.0));
         for label in picked.into_iter().flat_map(|picked| picked.split(',')) {
             match label.split_once("=~") {
-                Some((label, values)) => found.extend(
-                    values
-                        .trim_matches('"')
-                        .split('|')
-                        .map(|value| (name, format!("{label}=\"{value}\""))),
-                ),
+                Some((label, values)) => {
+                    let values = values.trim_matches('"').split('|');
+                    found.extend(values.map(|value| (name, format!("{label}=\"{value}\""))));
+                }
                 None => found.push((name, label.to_owned())),
             }
         }
@@ -158,9 +162,8 @@ fn selected(rules: &str) -> Vec<(&str, String)> {
 
 /// Each alert of some rules, with what stands below its name.
 fn alerts(rules: &str) -> Vec<(&str, &str)> {
+    let rules = rules.split("- alert: ").skip(1);
     rules
-        .split("- alert: ")
-        .skip(1)
         .map(|rule| rule.split_once('\n').expect("a rule has more lines"))
         .collect()
 }
@@ -170,10 +173,8 @@ fn the_alert_rules_ask_only_for_what_there_is_and_each_has_a_runbook() {
     let client = serve(&ManualClock::new(), ServerOptions::default);
     client.post("/v1/jobs/enqueue-batch", "", &json!({ "jobs": [{ "queue": "q", "kind": "k" }] }));
     let page = page(&client);
-    let there: BTreeSet<&str> = page
-        .lines()
-        .filter_map(|line| line.strip_prefix("# TYPE ")?.split(' ').next())
-        .collect();
+    let there = page.lines().filter_map(|line| line.strip_prefix("# TYPE ")?.split(' ').next());
+    let there: BTreeSet<&str> = there.collect();
     let runbooks = include_str!("../../../docs/runbooks.md");
     let (fixed, slo) = (include_str!("../../../deploy/alerts.yml"), include_str!("../../../deploy/slo.yml"));
     let word = |c: char| !(c.is_ascii_alphanumeric() || c == '_');
@@ -209,12 +210,13 @@ fn the_alert_rules_ask_only_for_what_there_is_and_each_has_a_runbook() {
     // Prometheus' own tool has the last word on both.
     let program = promtool();
     let promtool = |words: &[&str], page: &str| {
-        let mut command = std::process::Command::new(&program);
+        let mut command = Command::new(&program);
         command
             .args(words)
-            .stdin(std::process::Stdio::piped())
-            .stderr(std::process::Stdio::piped());
-        let child = command.stdout(std::process::Stdio::piped()).spawn();
+            .stdin(Stdio::piped())
+            .stdout(Stdio::piped())
+            .stderr(Stdio::piped());
+        let child = command.spawn();
         let mut child = child.expect("promtool is not on this machine: `cargo xtask servers` fetches it");
         std::io::Write::write_all(&mut child.stdin.take().unwrap(), page.as_bytes()).unwrap();
         let said = child.wait_with_output().unwrap();
@@ -228,9 +230,6 @@ fn the_alert_rules_ask_only_for_what_there_is_and_each_has_a_runbook() {
 /// Where `cargo xtask servers` has put it, else wherever it is.
 fn promtool() -> std::path::PathBuf {
     let own = std::env::current_exe().unwrap();
-    let fetched = own
-        .ancestors()
-        .map(|folder| folder.join("servers/debian/usr/bin/promtool"))
-        .find(|program| program.exists());
-    fetched.unwrap_or_else(|| "promtool".into())
+    let mut fetched = own.ancestors().map(|folder| folder.join("servers/debian/usr/bin/promtool"));
+    fetched.find(|program| program.exists()).unwrap_or_else(|| "promtool".into())
 }

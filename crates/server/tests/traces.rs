@@ -14,7 +14,7 @@ use fencehold_test_servers::certificate;
 use rustls::pki_types::pem::PemObject as _;
 use rustls::pki_types::{CertificateDer, PrivateKeyDer};
 use rustls::{ServerConfig, ServerConnection, StreamOwned};
-use serde_json::json;
+use serde_json::{Value, json};
 
 use crate::plain_client::{self, PlainClient, eventually};
 
@@ -61,10 +61,7 @@ impl Message {
             Field::Bytes(bytes) => Message::read(bytes),
             Field::Number(_) => panic!("field {number} is no message"),
         };
-        self.0
-            .get(&number)
-            .map(|fields| fields.iter().map(bytes).collect())
-            .unwrap_or_default()
+        self.0.get(&number).into_iter().flatten().map(bytes).collect()
     }
 
     fn bytes(&self, number: u64) -> Vec<u8> {
@@ -79,9 +76,8 @@ impl Message {
     }
 
     fn hex(&self, number: u64) -> String {
-        self.bytes(number)
-            .iter()
-            .fold(String::new(), |hex, byte| format!("{hex}{byte:02x}"))
+        let bytes = self.bytes(number);
+        bytes.iter().fold(String::new(), |hex, byte| format!("{hex}{byte:02x}"))
     }
 
     fn number(&self, number: u64) -> u64 {
@@ -124,16 +120,14 @@ fn spans(body: &[u8]) -> Vec<ReceivedSpan> {
     let request = Message::read(body);
     let mut spans = Vec::new();
     for resource in request.all(1) {
-        let service = resource.all(1)[0]
-            .all(1)
-            .iter()
-            .any(|pair| pair.text(1) == "service.name" && pair.all(2)[0].text(1) == "shop");
-        assert!(service, "the service is not named");
+        let named = |pair: &Message| pair.text(1) == "service.name" && pair.all(2)[0].text(1) == "shop";
+        assert!(resource.all(1)[0].all(1).iter().any(named), "the service is not named");
         for span in resource.all(2).iter().flat_map(|scope| scope.all(2)) {
             let value = |pair: &Message| {
                 let value = &pair.all(2)[0];
                 if value.0.contains_key(&1) { value.text(1) } else { value.number(3).to_string() }
             };
+            let failed = span.all(15).into_iter().next().filter(|status| status.number(3) == 2);
             spans.push(ReceivedSpan {
                 trace: span.hex(1),
                 id: span.hex(2),
@@ -144,11 +138,7 @@ fn spans(body: &[u8]) -> Vec<ReceivedSpan> {
                 end: span.number(8),
                 attributes: span.all(9).iter().map(|pair| (pair.text(1), value(pair))).collect(),
                 links: span.all(13).iter().map(|link| (link.hex(1), link.hex(2))).collect(),
-                error: span
-                    .all(15)
-                    .first()
-                    .filter(|status| status.number(3) == 2)
-                    .map(|status| status.text(2)),
+                error: failed.map(|status| status.text(2)),
             });
         }
     }
@@ -228,19 +218,22 @@ fn serve(otlp: SocketAddr, clock: &ManualClock) -> PlainClient {
     plain_client::serve(clock, move || options(otlp))
 }
 
+fn enqueue(client: &PlainClient, traceparent: &str) -> Value {
+    let jobs = json!({ "jobs": [{ "queue": "q", "kind": "mail" }] });
+    client.post("/v1/jobs/enqueue-batch", traceparent, &jobs)
+}
+
+fn is_enqueued(spans: &[ReceivedSpan]) -> bool {
+    spans.iter().any(|span| span.name == op::EnqueueJobBatch::SPEC.name)
+}
+
 #[test]
 fn a_server_that_ends_sends_the_last_of_its_spans_first() {
     let (otlp, received) = receive();
-    let jobs = json!({ "jobs": [{ "queue": "q", "kind": "mail" }] });
-    plain_client::serve_for(
-        &ManualClock::new(),
-        move || options(otlp),
-        |client| {
-            client.post("/v1/jobs/enqueue-batch", "", &jobs);
-        },
-    );
+    let enqueues = |client: &PlainClient| drop(enqueue(client, ""));
+    plain_client::serve_for(&ManualClock::new(), move || options(otlp), enqueues);
     let received = received.lock().unwrap();
-    assert!(received.iter().any(|span| span.name == op::EnqueueJobBatch::SPEC.name), "{received:?}");
+    assert!(is_enqueued(&received), "{received:?}");
 }
 
 /// A server whose spans go to this receiver, which shows a certificate.
@@ -260,22 +253,15 @@ fn serve_over_tls(otlp: SocketAddr, authority: Option<PathBuf>) -> PlainClient {
 fn spans_go_over_an_encrypted_connection_to_a_receiver_whose_authority_is_named() {
     let (otlp, received) = receive_encrypted();
     let client = serve_over_tls(otlp, Some(certificate("ca.pem")));
-    client.post("/v1/jobs/enqueue-batch", "", &json!({ "jobs": [{ "queue": "q", "kind": "mail" }] }));
-    eventually("the enqueuing", || {
-        received
-            .lock()
-            .unwrap()
-            .iter()
-            .any(|span| span.name == op::EnqueueJobBatch::SPEC.name)
-            .then_some(())
-    });
+    enqueue(&client, "");
+    eventually("the enqueuing", || is_enqueued(&received.lock().unwrap()).then_some(()));
 }
 
 #[test]
 fn nothing_is_sent_to_a_receiver_that_nobody_vouches_for_and_what_is_dropped_is_counted() {
     let (otlp, received) = receive_encrypted();
     let client = serve_over_tls(otlp, None);
-    client.post("/v1/jobs/enqueue-batch", "", &json!({ "jobs": [{ "queue": "q", "kind": "mail" }] }));
+    enqueue(&client, "");
     eventually("spans that were dropped", || {
         let (_, page) = client.ask("GET", "/metrics", "", "");
         (!page.contains("\nfencehold_spans_dropped_total 0\n")).then_some(())
@@ -289,8 +275,7 @@ fn a_job_over_a_crash_and_a_retry_is_one_linked_story() {
     let clock = ManualClock::new();
     let client = serve(otlp, &clock);
     let traceparent = format!("00-{CALLERS_TRACE}-{CALLERS_SPAN}-01");
-    let jobs = json!({ "jobs": [{ "queue": "q", "kind": "mail" }] });
-    client.post("/v1/jobs/enqueue-batch", &traceparent, &jobs);
+    enqueue(&client, &traceparent);
     // The first holder dies, the second reports an error, the third gets it done.
     let crashed = client.claim(1, &clock);
     clock.advance(1_000);
@@ -304,10 +289,8 @@ fn a_job_over_a_crash_and_a_retry_is_one_linked_story() {
         let all = received.lock().unwrap().clone();
         (all.iter().filter(|span| span.name == "job_attempt").count() >= 3).then_some(all)
     });
-    let enqueued: Vec<&ReceivedSpan> = story
-        .iter()
-        .filter(|span| span.name == op::EnqueueJobBatch::SPEC.name && span.kind == 4)
-        .collect();
+    let is_enqueuing = |span: &&ReceivedSpan| span.name == op::EnqueueJobBatch::SPEC.name && span.kind == 4;
+    let enqueued: Vec<&ReceivedSpan> = story.iter().filter(is_enqueuing).collect();
     let [enqueued] = enqueued.as_slice() else { panic!("not one enqueuing: {enqueued:?}") };
     assert_eq!((enqueued.trace.as_str(), enqueued.parent.as_str()), (CALLERS_TRACE, CALLERS_SPAN));
     let mut attempts: Vec<&ReceivedSpan> = story.iter().filter(|span| span.name == "job_attempt").collect();
@@ -320,20 +303,16 @@ fn a_job_over_a_crash_and_a_retry_is_one_linked_story() {
         assert_eq!(attempt.attributes["fencehold.kind"], "mail");
         assert!(attempt.start <= attempt.end && attempt.start > 0);
     }
-    let ended: Vec<&str> = attempts
-        .iter()
-        .map(|attempt| attempt.attributes["fencehold.outcome"].as_str())
-        .collect();
+    let outcome = |attempt: &&ReceivedSpan| attempt.attributes["fencehold.outcome"].clone();
+    let ended: Vec<String> = attempts.iter().map(outcome).collect();
     assert_eq!(ended, ["crashed", "failed", "completed"]);
     let errors: Vec<Option<&str>> = attempts.iter().map(|attempt| attempt.error.as_deref()).collect();
     assert_eq!(errors, [Some("crashed"), Some("no answer from the relay"), None]);
     assert_eq!(attempts[0].links, []);
-    assert_eq!(
-        attempts[1].links,
-        [(CALLERS_TRACE.to_owned(), attempts[0].id.clone())],
-        "a retry is linked to what it retries"
-    );
-    assert_eq!(attempts[2].links, [(CALLERS_TRACE.to_owned(), attempts[1].id.clone())]);
+    // A retry is linked to what it retries.
+    for nth in 1..3 {
+        assert_eq!(attempts[nth].links, [(CALLERS_TRACE.to_owned(), attempts[nth - 1].id.clone())]);
+    }
     assert_eq!(attempts[2].end - attempts[2].start, 500_000_000);
     // What a worker does hangs from its attempt.
     for (claimed, attempt) in [&crashed, &failed, &done].into_iter().zip(&attempts) {
@@ -361,24 +340,18 @@ fn the_life_of_a_plain_lease_is_one_trace_whether_or_not_its_holder_brings_one()
         (all.iter().filter(|span| span.name == op::ReleaseLeaseBatch::SPEC.name).count() >= 2).then_some(all)
     });
     let named = |name: &str| all.iter().filter(|span| span.name == name).cloned().collect::<Vec<_>>();
-    let (acquired, renewed, released) = (
-        named(op::AcquireLease::SPEC.name),
-        named(op::RenewLeaseBatch::SPEC.name),
-        named(op::ReleaseLeaseBatch::SPEC.name),
-    );
+    let acquired = named(op::AcquireLease::SPEC.name);
+    let (renewed, released) =
+        (named(op::RenewLeaseBatch::SPEC.name), named(op::ReleaseLeaseBatch::SPEC.name));
     assert_eq!((acquired.len(), renewed.len(), released.len()), (2, 2, 2), "what is not wanted is not sent");
     for acquire in &acquired {
         let with = acquire.attributes["fencehold.key"] == "with";
         assert_eq!(acquire.parent, if with { CALLERS_SPAN } else { "" });
         assert_eq!(acquire.trace == CALLERS_TRACE, with);
         for later in [&renewed, &released] {
-            let linked = (acquire.trace.clone(), acquire.id.clone());
-            assert!(
-                later
-                    .iter()
-                    .any(|span| span.trace == acquire.trace && span.links == [linked.clone()]),
-                "{later:?}"
-            );
+            let link = [(acquire.trace.clone(), acquire.id.clone())];
+            let is_linked = |span: &ReceivedSpan| span.trace == acquire.trace && span.links == link;
+            assert!(later.iter().any(is_linked), "{later:?}");
         }
     }
     let sent = format!("{all:?}");

@@ -229,20 +229,16 @@ mod tests {
             ("OTHER", "x"),
         ];
         variables(&mut told, &set).unwrap();
-        file(
-            &mut told,
-            "shutdown_grace = '3s'\ninsecure = true\n[limits]\nconnections = 3\nheader_timeout = '3s'",
-        )
-        .unwrap();
+        let text = "shutdown_grace = '3s'\ninsecure = true\n[limits]\nconnections = 3\nheader_timeout = '3s'";
+        file(&mut told, text).unwrap();
         let settings = told.settings().unwrap();
         assert_eq!((settings.limits.connections, settings.shutdown_grace_ms), (1, 2_000));
         assert_eq!((settings.limits.header_ms, settings.insecure), (3_000, true));
         assert_eq!(settings.listen.to_string(), "localhost:7117");
-        let origins: Vec<String> = told
+        let origins = told
             .lines()
-            .filter_map(|(key, value, origin)| Some(format!("{key} {value} {}", origin?)))
-            .collect();
-        assert_eq!(origins[1], "shutdown_grace 2s FENCEHOLD_SERVE_SHUTDOWN_GRACE");
+            .filter_map(|(key, value, by)| Some(format!("{key} {value} {}", by?)));
+        assert_eq!(origins.collect::<Vec<_>>()[1], "shutdown_grace 2s FENCEHOLD_SERVE_SHUTDOWN_GRACE");
     }
 
     #[test]
@@ -257,10 +253,8 @@ mod tests {
         // Names that settings had before are not known either: one that is ignored may have been a safeguard.
         for old in ["access", "require_tokens", "hosts", "grace", "traces.service", "limits.header_time"] {
             let wrong = told.flags([(old, "true".to_owned())]).unwrap_err().to_string();
-            assert!(
-                wrong.contains(&format!("{old} is not a setting; there are listen, store, access_file")),
-                "{wrong}"
-            );
+            let says = format!("{old} is not a setting; there are listen, store, access_file");
+            assert!(wrong.contains(&says), "{wrong}");
         }
     }
 
@@ -276,9 +270,8 @@ mod tests {
     #[test]
     fn a_bad_value_is_blamed_on_where_it_stands() {
         let mut told = ConfigValues::default();
-        let wrong = variables(&mut told, &[("FENCEHOLD_SERVE_SHUTDOWN_GRACE", "soon")])
-            .unwrap_err()
-            .to_string();
+        let soon = variables(&mut told, &[("FENCEHOLD_SERVE_SHUTDOWN_GRACE", "soon")]);
+        let wrong = soon.unwrap_err().to_string();
         assert!(wrong.starts_with("FENCEHOLD_SERVE_SHUTDOWN_GRACE: shutdown_grace: "), "{wrong}");
         let wrong = file(&mut told, "listen = 7117").unwrap_err().to_string();
         assert!(wrong.starts_with("server.toml: listen: "), "{wrong}");
@@ -310,10 +303,8 @@ mod tests {
         ];
         let mut told = ConfigValues::default();
         for (key, default) in KEYS {
-            let sample = samples
-                .iter()
-                .find(|(name, _)| name == key)
-                .map_or(*default, |(_, sample)| sample);
+            let sample = samples.iter().find(|(name, _)| name == key);
+            let sample = sample.map_or(*default, |(_, sample)| sample);
             told.flags([(*key, sample.to_owned())]).unwrap();
         }
         let (told, by_default) = (told.settings().unwrap(), Settings::default());

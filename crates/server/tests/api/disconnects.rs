@@ -5,7 +5,7 @@ use serde_json::json;
 use tokio::io::AsyncWriteExt as _;
 use tokio::net::TcpStream;
 
-use super::local_server::{HOLD, LocalServer, OTHER, call, read, read_text};
+use super::local_server::{HOLD, JSON, LocalServer, OTHER, call, read, read_text};
 
 #[tokio::test]
 async fn a_caller_that_goes_away_leaves_the_line() {
@@ -59,12 +59,10 @@ async fn a_server_that_stops_says_so_and_renews_until_the_last_request_is_done()
     assert_eq!(server.status("/readyz").await, 200);
     drop(server.stop.take());
     server
-        .until("it says that it is not ready", async || server.status("/readyz").await == 503)
+        .until("it is not ready", async || server.status("/readyz").await == 503)
         .await;
     assert_eq!(server.status("/livez").await, 200);
-    let (status, renewed) = server
-        .ask("POST", "/v1/leases/renew-batch", "content-type: application/json\r\n", &renewal)
-        .await;
+    let (status, renewed) = server.ask("POST", "/v1/leases/renew-batch", JSON, &renewal).await;
     assert_eq!(status, 200, "{renewed}");
     assert!(renewed["results"][0].get("ok").is_some(), "{renewed}");
     let request = json!({ "key": "other", "hold_id": OTHER, "owner": "bob", "ttl_ms": 30_000 });

@@ -51,11 +51,8 @@ async fn a_watcher_gets_batches_and_resumes_from_its_cursor_without_loss() {
     let (_, events) = watcher.batch().await;
     assert_eq!(events.len(), 1, "{events:?}");
     assert_eq!(events[0]["key"], "k/50");
-    assert_eq!(
-        events[0]["type"], "lease_acquired",
-        "what is read again has the form of what happens: {}",
-        events[0]
-    );
+    // What is read again has the form of what happens.
+    assert_eq!(events[0]["type"], "lease_acquired", "{}", events[0]);
     server.take("k/51").await;
     let (_, events) = watcher.batch().await;
     assert_eq!(events[0]["key"], "k/51", "as it happens");
@@ -71,11 +68,8 @@ async fn happen(server: &LocalServer, many: u64) {
             (Key::new(format!("{long}/{}", nth % 400)).unwrap(), Owner::new("a".repeat(250)).unwrap());
         let request = AcquireLeaseRequest::new(key.clone(), hold, owner, 30_000);
         let token = server.store.acquire(&call(), request).await.unwrap().grant.token;
-        server
-            .store
-            .release(&call(), vec![HoldRef { key, hold_id: hold, token }])
-            .await
-            .unwrap();
+        let ended = HoldRef { key, hold_id: hold, token };
+        server.store.release(&call(), vec![ended]).await.unwrap();
     }
 }
 
@@ -86,9 +80,8 @@ async fn cut_off(mut stream: TcpStream) {
             tokio::task::yield_now().await;
         }
     };
-    tokio::time::timeout(std::time::Duration::from_secs(60), cut)
-        .await
-        .expect("a watcher that is cut off");
+    let limit = std::time::Duration::from_secs(60);
+    tokio::time::timeout(limit, cut).await.expect("a watcher that is cut off");
 }
 
 /// Real time passes for as long as the server tolerates a watcher that does not read.
@@ -125,10 +118,8 @@ async fn many_watchers_of_many_prefixes_are_each_told_their_own_and_in_batches()
     for nth in 0..40 {
         // Half of them watch one key, the others all that begin with its first digit; two watch everything.
         let prefix = if nth < 20 { format!("k/{nth}/") } else { format!("k/{}", nth % 10) };
-        watchers.push((
-            prefix.clone(),
-            StreamReader::start(&server, &format!("?cursor=0&prefix={prefix}"), "").await,
-        ));
+        let watcher = StreamReader::start(&server, &format!("?cursor=0&prefix={prefix}"), "").await;
+        watchers.push((prefix, watcher));
     }
     for _ in 0..2 {
         watchers.push((String::new(), StreamReader::start(&server, "?cursor=0", "").await));
@@ -142,14 +133,8 @@ async fn many_watchers_of_many_prefixes_are_each_told_their_own_and_in_batches()
         let expected: Vec<&String> = keys.iter().filter(|key| key.starts_with(&prefix)).collect();
         let (mut told, mut messages) = (Vec::new(), 0);
         while told.len() < expected.len() {
-            told.extend(
-                watcher
-                    .batch()
-                    .await
-                    .1
-                    .iter()
-                    .map(|event| event["key"].as_str().unwrap().to_owned()),
-            );
+            let (_, events) = watcher.batch().await;
+            told.extend(events.iter().map(|event| event["key"].as_str().unwrap().to_owned()));
             messages += 1;
         }
         assert_eq!(told.iter().collect::<Vec<_>>(), expected, "under {prefix:?}");

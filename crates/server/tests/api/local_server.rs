@@ -16,6 +16,8 @@ use tokio::task::JoinHandle;
 
 pub(crate) const HOLD: &str = "000102030405060708090a0b0c0d0e0f";
 pub(crate) const OTHER: &str = "100102030405060708090a0b0c0d0e0f";
+/// The header of a request whose body is JSON.
+pub(crate) const JSON: &str = "content-type: application/json\r\n";
 
 /// A server in this process, on a store whose time stands still.
 pub(crate) struct LocalServer {
@@ -55,16 +57,14 @@ impl LocalServer {
     }
 
     pub(crate) async fn post(&self, path: &str, body: &Value) -> (u16, Value) {
-        self.ask("POST", path, "content-type: application/json\r\n", &body.to_string())
-            .await
+        self.ask("POST", path, JSON, &body.to_string()).await
     }
 
     /// One who waits for a key that is held, once it stands in line.
     pub(crate) async fn stand_in_line(&self, key: &str) -> TcpStream {
         let request =
             json!({ "key": key, "hold_id": OTHER, "owner": "bob", "ttl_ms": 30_000, "wait_ms": 60_000 });
-        let json = "content-type: application/json\r\n";
-        let waiting = self.send("POST", "/v1/leases/acquire", json, &request.to_string()).await;
+        let waiting = self.send("POST", "/v1/leases/acquire", JSON, &request.to_string()).await;
         self.until_waiters(key, 1).await;
         waiting
     }
@@ -102,6 +102,14 @@ impl LocalServer {
         let request = AcquireLeaseRequest::new(key.clone(), hold, Owner::new("ada").unwrap(), 30_000);
         let acquired = self.store.acquire(&call(), request).await.unwrap();
         HoldRef { key, hold_id: hold, token: acquired.grant.token }
+    }
+}
+
+/// An object must have these members, beside others.
+#[track_caller]
+pub(crate) fn assert_has(seen: &Value, members: &Value) {
+    for (name, value) in members.as_object().unwrap() {
+        assert_eq!(&seen[name], value, "{name} of {seen}");
     }
 }
 

@@ -2,7 +2,7 @@
 
 use serde_json::json;
 
-use super::local_server::{HOLD, LocalServer, OTHER};
+use super::local_server::{HOLD, JSON, LocalServer, OTHER, assert_has};
 
 #[tokio::test]
 async fn a_second_acquirer_is_told_who_holds_it_for_which_task_and_for_how_long() {
@@ -12,17 +12,11 @@ async fn a_second_acquirer_is_told_who_holds_it_for_which_task_and_for_how_long(
     assert_eq!((status, &acquired["token"], &acquired["key"]), (200, &json!(1), &json!("a/b")), "{acquired}");
     let (status, problem) = server.post("/v1/leases/acquire", &request(OTHER, "bob")).await;
     assert_eq!(status, 409);
-    for (member, value) in [
-        ("type", json!("urn:fencehold:held")),
-        ("status", json!(409)),
-        ("key", json!("a/b")),
-        ("owner", json!("ada")),
-        ("task", json!("run-42")),
-        ("remaining_ms", json!(30_000)),
-        ("current_token", json!(1)),
-    ] {
-        assert_eq!(problem[member], value, "{member} of {problem}");
-    }
+    let held = json!({
+        "type": "urn:fencehold:held", "status": 409, "key": "a/b", "owner": "ada", "task": "run-42",
+        "remaining_ms": 30_000, "current_token": 1,
+    });
+    assert_has(&problem, &held);
 }
 
 #[tokio::test]
@@ -30,11 +24,9 @@ async fn the_same_idempotency_key_makes_the_same_jobs() {
     let server = LocalServer::open().await;
     let enqueue = async |key: &str, namespace: &str, number: u64| {
         let body = json!({ "jobs": [{ "kind": "a", "payload": number }, { "kind": "b" }] });
-        let headers = format!(
-            "content-type: application/json\r\nidempotency-key: {key}\r\nfencehold-namespace: {namespace}\r\n"
-        );
-        let (status, answer) =
-            server.ask("POST", "/v1/jobs/enqueue-batch", &headers, &body.to_string()).await;
+        let headers = format!("{JSON}idempotency-key: {key}\r\nfencehold-namespace: {namespace}\r\n");
+        let body = body.to_string();
+        let (status, answer) = server.ask("POST", "/v1/jobs/enqueue-batch", &headers, &body).await;
         assert_eq!(status, 200, "{answer}");
         answer["results"].clone()
     };
@@ -56,14 +48,13 @@ async fn the_same_idempotency_key_makes_the_same_jobs() {
 #[tokio::test]
 async fn what_is_wrong_with_a_request_is_said_and_no_secret_is_repeated() {
     let server = LocalServer::open().await;
-    let json = "content-type: application/json\r\n";
     let almost = format!("{}zz", &HOLD[..30]);
     let bad_hold = json!({ "holds": [{ "key": "k", "hold_id": almost, "token": 1 }] }).to_string();
     let unknown_field = json!({ "holds": [], "force": true }).to_string();
     for (method, path, headers, body, status, kind) in [
-        ("POST", "/v1/leases/renew-batch", json, bad_hold.as_str(), 400, "bad-input"),
-        ("POST", "/v1/leases/renew-batch", json, unknown_field.as_str(), 400, "bad-input"),
-        ("POST", "/v1/leases/renew-batch", json, "{", 400, "bad-input"),
+        ("POST", "/v1/leases/renew-batch", JSON, bad_hold.as_str(), 400, "bad-input"),
+        ("POST", "/v1/leases/renew-batch", JSON, unknown_field.as_str(), 400, "bad-input"),
+        ("POST", "/v1/leases/renew-batch", JSON, "{", 400, "bad-input"),
         ("POST", "/v1/leases/renew-batch", "", "{}", 415, "not-json"),
         ("GET", "/v1/leases?limit=x", "", "", 400, "bad-input"),
         ("GET", "/v1/leases?no_such_field=1", "", "", 400, "bad-input"),
@@ -79,11 +70,8 @@ async fn what_is_wrong_with_a_request_is_said_and_no_secret_is_repeated() {
     ] {
         let (got, problem) = server.ask(method, path, headers, body).await;
         let said = problem["type"].as_str().unwrap_or_default();
-        assert_eq!(
-            (got, said),
-            (status, format!("urn:fencehold:{kind}").as_str()),
-            "{method} {path}: {problem}"
-        );
+        let kind = format!("urn:fencehold:{kind}");
+        assert_eq!((got, said), (status, kind.as_str()), "{method} {path}: {problem}");
         assert!(!problem.to_string().contains(&HOLD[..30]), "{problem}");
     }
 }

@@ -17,6 +17,8 @@ use fencehold_server::Server;
 use fencehold_server::access::Access;
 use fencehold_stores::open;
 
+use crate::plain_client::runtime;
+
 const STORE: &str = "FENCEHOLD_TEST_STORE";
 const CLOCK: &str = "FENCEHOLD_TEST_CLOCK";
 
@@ -34,12 +36,7 @@ fn a_server_whose_clock_is_moved_by_hand() {
     }
     let url: StoreUrl = store.parse().unwrap();
     let store = open(&url, Arc::new(clock.clone())).unwrap();
-    let runtime = tokio::runtime::Builder::new_multi_thread()
-        .worker_threads(2)
-        .enable_all()
-        .build()
-        .unwrap();
-    runtime.block_on(async {
+    runtime().block_on(async {
         let listener = tokio::net::TcpListener::bind("127.0.0.1:0").await.unwrap();
         println!("\nserving {}", listener.local_addr().unwrap());
         let orders = clock.clone();
@@ -88,11 +85,9 @@ impl ClockedServer {
             .unwrap();
         let orders = child.stdin.take().unwrap();
         let mut said = BufReader::new(child.stdout.take().unwrap()).lines();
-        let address = said
-            .by_ref()
-            .map(|line| line.expect("a server that speaks"))
-            .find_map(|line| line.strip_prefix("serving ").map(str::to_owned))
-            .expect("a server that starts");
+        let mut lines = said.by_ref().map(|line| line.expect("a server that speaks"));
+        let address = lines.find_map(|line| line.strip_prefix("serving ").map(str::to_owned));
+        let address = address.expect("a server that starts");
         ClockedServer { child, orders, said, url: format!("http://{address}") }
     }
 

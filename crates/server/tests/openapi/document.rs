@@ -176,11 +176,8 @@ impl Pages {
         let problem = self.generator.subschema_for::<Problem>();
         let mut responses = Map::from_iter([("200".to_owned(), success)]);
         for status in statuses {
-            let kinds: Vec<&str> = ErrorKind::ALL
-                .iter()
-                .filter(|kind| kind.status() == *status)
-                .map(|kind| kind.name())
-                .collect();
+            let kinds = ErrorKind::ALL.iter().filter(|kind| kind.status() == *status);
+            let kinds: Vec<&str> = kinds.map(|kind| kind.name()).collect();
             let mut response = json!({
                 "description": kinds.join(", "),
                 "content": { PROBLEM_TYPE: { "schema": problem } },

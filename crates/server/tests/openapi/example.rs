@@ -148,20 +148,13 @@ pub(crate) fn of(operation: &str) -> Example {
         "delete_job_batch" => post(failed, results(&changed("failed"))),
         "get_job" => {
             let mut detail = job;
-            for (field, value) in [
-                ("payload", json!({ "to": "a@example.org" })),
-                ("result", json!({ "sent": true })),
-                (
-                    "attempts",
-                    json!([{
-                        "token": 34, "owner": OWNER, "started_at": "2026-11-15T09:19:30.000Z",
-                        "ended_at": "2026-11-15T09:20:00.000Z", "outcome": "completed",
-                    }]),
-                ),
-                ("effects", json!([effect])),
-            ] {
-                detail[field] = value;
-            }
+            detail["payload"] = json!({ "to": "a@example.org" });
+            detail["result"] = json!({ "sent": true });
+            detail["attempts"] = json!([{
+                "token": 34, "owner": OWNER, "started_at": "2026-11-15T09:19:30.000Z",
+                "ended_at": "2026-11-15T09:20:00.000Z", "outcome": "completed",
+            }]);
+            detail["effects"] = json!([effect]);
             get(detail)
         }
         "list_jobs" => get(json!({ "jobs": [job] })),

@@ -154,10 +154,8 @@ fn name_variants(name: &str, schema: &mut Value, named: &mut Map<String, Value>)
         .map(|variant| variant["properties"]["type"]["const"].as_str().map(str::to_owned))
         .collect();
     let Some(kinds) = kinds else { return };
-    let prefix = PREFIXES
-        .iter()
-        .find(|(union, _)| *union == name)
-        .map_or(name, |(_, prefix)| prefix);
+    let prefix = PREFIXES.iter().find(|(union, _)| *union == name);
+    let prefix = prefix.map_or(name, |(_, prefix)| prefix);
     let mut mapping = Map::new();
     for (kind, variant) in kinds.into_iter().zip(variants.iter_mut()) {
         let title = format!("{prefix}{}", title(&kind));

@@ -13,6 +13,7 @@ use fencehold_engine::MemoryStore;
 use fencehold_server::access::Access;
 use fencehold_server::{Server, ServerOptions};
 use serde_json::{Value, json};
+use tokio::runtime::Runtime;
 
 pub struct PlainClient(SocketAddr);
 
@@ -39,23 +40,35 @@ fn start(
     options: impl FnOnce() -> ServerOptions + Send + 'static,
     stop: impl Future<Output = ()> + Send + 'static,
 ) -> (PlainClient, JoinHandle<()>) {
-    let clock = clock.clone();
+    let clock = Arc::new(clock.clone());
+    let server = move || {
+        let store = Arc::new(MemoryStore::open(clock.clone()).unwrap());
+        Server::with_options(store, clock, Access::default(), options())
+    };
+    let (address, serving) = run(server, stop);
+    (PlainClient(address), serving)
+}
+
+/// Runs a server on a thread of its own, at an address of this machine.
+pub fn run(
+    server: impl FnOnce() -> Server + Send + 'static,
+    stop: impl Future<Output = ()> + Send + 'static,
+) -> (SocketAddr, JoinHandle<()>) {
     let (tell, told) = std::sync::mpsc::channel();
     let serving = std::thread::spawn(move || {
-        let runtime = tokio::runtime::Builder::new_multi_thread()
-            .worker_threads(2)
-            .enable_all()
-            .build()
-            .unwrap();
-        runtime.block_on(async {
+        runtime().block_on(async {
             let listener = tokio::net::TcpListener::bind("127.0.0.1:0").await.unwrap();
             tell.send(listener.local_addr().unwrap()).unwrap();
-            let store = Arc::new(MemoryStore::open(Arc::new(clock.clone())).unwrap());
-            let server = Server::with_options(store, Arc::new(clock), Access::default(), options());
-            server.serve(listener, stop).await.unwrap();
+            server().serve(listener, stop).await.unwrap();
         });
     });
-    (PlainClient(told.recv().unwrap()), serving)
+    (told.recv().unwrap(), serving)
+}
+
+/// What a server runs on.
+pub fn runtime() -> Runtime {
+    let mut builder = tokio::runtime::Builder::new_multi_thread();
+    builder.worker_threads(2).enable_all().build().unwrap()
 }
 
 impl PlainClient {

@@ -11,9 +11,12 @@ use fencehold_contract::clock::{Clock, ManualClock};
 use fencehold_core::Namespace;
 use fencehold_engine::MemoryStore;
 use fencehold_server::access::{Access, AccessCache, Bearer, NewToken, Scope, TokenDb};
+use fencehold_server::limit::ServerLimits;
 use fencehold_server::{Server, ServerOptions};
 use serde_json::{Value, json};
 use tokio::sync::oneshot;
+
+use crate::plain_client;
 
 /// How long anything may take before the test has failed.
 pub(crate) const LIMIT: Duration = Duration::from_secs(60);
@@ -31,6 +34,13 @@ impl SecurityFixture {
     /// A server that asks for tokens, on a clock that is moved by hand.
     pub(crate) fn new() -> Self {
         SecurityFixture::with(ServerOptions::default())
+    }
+
+    /// A server with other limits.
+    pub(crate) fn limited(limit: impl FnOnce(&mut ServerLimits)) -> Self {
+        let mut options = ServerOptions::default();
+        limit(&mut options.limits);
+        SecurityFixture::with(options)
     }
 
     pub(crate) fn with(options: ServerOptions) -> Self {
@@ -63,29 +73,10 @@ impl SecurityFixture {
             Arc::new(AccessCache::start(place.path().join("access.db"), Arc::clone(&clock)).unwrap());
         let access = access(keeper);
         let (stop, stopped) = oneshot::channel::<()>();
-        let (tell, told) = std::sync::mpsc::channel();
-        let thread = std::thread::spawn(move || {
-            let runtime = tokio::runtime::Builder::new_multi_thread()
-                .worker_threads(2)
-                .enable_all()
-                .build()
-                .unwrap();
-            runtime.block_on(async {
-                let listener = tokio::net::TcpListener::bind("127.0.0.1:0").await.unwrap();
-                tell.send(listener.local_addr().unwrap()).unwrap();
-                let server = Server::with_options(store, clock, access, options);
-                server.serve(listener, async { drop(stopped.await) }).await.unwrap();
-            });
-        });
-        let address = told.recv().unwrap();
-        SecurityFixture {
-            address,
-            clock: by_hand,
-            place,
-            stop: Some(stop),
-            thread: Some(thread),
-            made: AtomicU8::new(1),
-        }
+        let server = move || Server::with_options(store, clock, access, options);
+        let (address, thread) = plain_client::run(server, async { drop(stopped.await) });
+        let (stop, thread, made) = (Some(stop), Some(thread), AtomicU8::new(1));
+        SecurityFixture { address, clock: by_hand, place, stop, thread, made }
     }
 
     pub(crate) fn clock_wall_ms(&self) -> u64 {
@@ -99,6 +90,16 @@ impl SecurityFixture {
     /// A token, known to the server when this returns.
     pub(crate) fn token(&self, namespace: Option<&str>, scopes: &[Scope]) -> TestToken {
         self.token_until(namespace, scopes, None)
+    }
+
+    /// One that may do everything in a namespace.
+    pub(crate) fn admin(&self, namespace: &str) -> TestToken {
+        self.token(Some(namespace), &[Scope::Admin])
+    }
+
+    /// One that may do everything.
+    pub(crate) fn operator(&self) -> TestToken {
+        self.token(None, &[Scope::Admin])
     }
 
     pub(crate) fn token_until(
@@ -122,6 +123,14 @@ impl SecurityFixture {
             self.ask(&token, "GET", "/v1/store/capabilities", None).status != 401
         });
         token
+    }
+
+    pub(crate) fn revoke(&self, token: &TestToken) {
+        let now_ms = self.clock.now().wall_ms;
+        let revoked = self
+            .token_db()
+            .revoke(token.bearer.id, "the test", "here", Some("a test"), now_ms);
+        assert!(revoked.unwrap(), "it was in force");
     }
 
     pub(crate) fn connect(&self) -> TcpStream {
@@ -173,6 +182,21 @@ impl SecurityFixture {
         let said = self.post(token, "/v1/leases/acquire", acquire(key, hold, ttl_ms));
         assert_eq!(said.status, 200, "{said:?}");
         said.json["token"].as_u64().unwrap()
+    }
+
+    /// Renews a lease.
+    pub(crate) fn renews(&self, token: &TestToken, key: &str, hold: u8, fence: u64) {
+        let holds = json!({ "holds": [held(key, hold, fence)] });
+        let said = self.post(token, "/v1/leases/renew-batch", holds);
+        assert!(said.json["results"][0].get("ok").is_some(), "{said:?}");
+    }
+
+    /// Stands in line for a key.
+    pub(crate) fn stands(&self, token: &TestToken, key: &str, hold: u8) -> TcpStream {
+        let mut stream = self.connect();
+        let body = waits(acquire(key, hold, 60_000));
+        send(&mut stream, &token.headers(), "POST", "/v1/leases/acquire", Some(&body));
+        stream
     }
 
     /// The value of a metric, by the whole of its name and labels.

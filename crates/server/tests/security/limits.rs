@@ -10,26 +10,21 @@ use fencehold_contract::{CallContext, LeaseStore as _};
 use fencehold_core::{Key, Namespace};
 use fencehold_engine::MemoryStore;
 use fencehold_server::ServerOptions;
-use fencehold_server::access::Scope;
 use serde_json::json;
 
-use super::fixture::{SecurityFixture, TestToken, acquire, eventually, hear, held, hold, send, waits};
+use super::fixture::{SecurityFixture, TestToken, eventually, hear, held, hold, send};
 use super::rights::JOB;
+use crate::plain_client;
+
+/// The head of a request that enqueues, as far as it is the same for every caller.
+const ENQUEUE: &str = "POST /v1/jobs/enqueue-batch HTTP/1.1\r\nhost: x\r\nconnection: close\r\ncontent-type: application/json\r\n";
 
 #[test]
 fn a_body_of_ten_megabytes_is_refused_by_its_length_and_by_its_bytes() {
-    let mut options = ServerOptions::default();
-    options.limits.body_bytes = 8_000_000;
-    let fixture = SecurityFixture::with(options);
-    let token = fixture.token(Some("team"), &[Scope::Admin]);
-    let operator = fixture.token(None, &[Scope::Admin]);
+    let fixture = SecurityFixture::limited(|limits| limits.body_bytes = 8_000_000);
+    let (token, operator) = (fixture.admin("team"), fixture.operator());
     let large = 10_000_000;
-    let head = |more: &str| {
-        format!(
-            "POST /v1/jobs/enqueue-batch HTTP/1.1\r\nhost: x\r\nconnection: close\r\n{}content-type: application/json\r\n{more}\r\n",
-            token.headers()
-        )
-    };
+    let head = |more: &str| format!("{ENQUEUE}{}{more}\r\n", token.headers());
     let mut by_length = fixture.connect();
     by_length
         .write_all(head(&format!("content-length: {large}\r\n")).as_bytes())
@@ -55,10 +50,7 @@ fn a_body_of_ten_megabytes_is_refused_by_its_length_and_by_its_bytes() {
     assert!(fixture.metric(&operator, "fencehold_limit_refused_total{limit=\"body_bytes\"}") >= 2.0);
 
     let mut stranger = fixture.connect();
-    let head = "POST /v1/jobs/enqueue-batch HTTP/1.1\r\nhost: x\r\nconnection: close\r\ncontent-type: application/json\r\n";
-    stranger
-        .write_all(format!("{head}content-length: 1000000\r\n\r\n").as_bytes())
-        .unwrap();
+    write!(stranger, "{ENQUEUE}content-length: 1000000\r\n\r\n").unwrap();
     assert_eq!(hear(stranger).status, 401, "nothing is read for one who may not ask");
     fixture.acquire(&token, "k", 1, 30_000);
 }
@@ -66,12 +58,10 @@ fn a_body_of_ten_megabytes_is_refused_by_its_length_and_by_its_bytes() {
 #[test]
 fn ten_megabytes_of_nothing_are_read_refused_and_forgotten() {
     let fixture = SecurityFixture::new();
-    let token = fixture.token(Some("team"), &[Scope::Admin]);
-    let operator = fixture.token(None, &[Scope::Admin]);
+    let (token, operator) = (fixture.admin("team"), fixture.operator());
     let mut stream = fixture.connect();
     let large = 10_000_000;
-    let head = "POST /v1/jobs/enqueue-batch HTTP/1.1\r\nhost: x\r\nconnection: close\r\ncontent-type: application/json\r\n";
-    write!(stream, "{head}{}content-length: {large}\r\n\r\n", token.headers()).unwrap();
+    write!(stream, "{ENQUEUE}{}content-length: {large}\r\n\r\n", token.headers()).unwrap();
     stream.write_all(&vec![b' '; large]).unwrap();
     let said = hear(stream);
     assert_eq!((said.status, said.kind()), (400, "bad-input"), "{said:?}");
@@ -84,13 +74,10 @@ fn ten_megabytes_of_nothing_are_read_refused_and_forgotten() {
 /// Two hundred who have sent so much go on with one byte at a time, for ever; and after each, another client is served. Without a limit
 /// of ours they may be cut off too, by those of the machinery beneath, which are thirty seconds.
 fn are_cut_off(fixture: &SecurityFixture, token: &TestToken, begun: &str) {
-    let mut slow: Vec<TcpStream> = (0..200)
-        .map(|_| {
-            let mut stream = fixture.connect();
-            stream.write_all(begun.as_bytes()).unwrap();
-            stream
-        })
-        .collect();
+    let mut slow: Vec<TcpStream> = (0..200).map(|_| fixture.connect()).collect();
+    for stream in &mut slow {
+        stream.write_all(begun.as_bytes()).unwrap();
+    }
     let started = std::time::Instant::now();
     eventually("all of them are cut off", || {
         assert!(started.elapsed() < Duration::from_secs(25), "{} are still there", slow.len());
@@ -102,22 +89,17 @@ fn are_cut_off(fixture: &SecurityFixture, token: &TestToken, begun: &str) {
 
 #[test]
 fn slow_headers_are_cut_off_and_cost_nobody_anything() {
-    let mut options = ServerOptions::default();
-    options.limits.header_ms = 1_000;
-    let fixture = SecurityFixture::with(options);
-    let token = fixture.token(Some("team"), &[Scope::Admin]);
+    let fixture = SecurityFixture::limited(|limits| limits.header_ms = 1_000);
+    let token = fixture.admin("team");
     are_cut_off(&fixture, &token, "GET /livez HTTP/1.1\r\nhost: x\r\nx-slow: ");
 }
 
 #[test]
 fn slow_bodies_are_cut_off_and_cost_nobody_anything() {
-    let mut options = ServerOptions::default();
-    options.limits.body_ms = 1_000;
-    let fixture = SecurityFixture::with(options);
-    let token = fixture.token(Some("team"), &[Scope::Admin]);
-    let head = "POST /v1/jobs/enqueue-batch HTTP/1.1\r\nhost: x\r\ncontent-type: application/json\r\n";
-    are_cut_off(&fixture, &token, &format!("{head}{}content-length: 1000000\r\n\r\n", token.headers()));
-    let operator = fixture.token(None, &[Scope::Admin]);
+    let fixture = SecurityFixture::limited(|limits| limits.body_ms = 1_000);
+    let token = fixture.admin("team");
+    are_cut_off(&fixture, &token, &format!("{ENQUEUE}{}content-length: 1000000\r\n\r\n", token.headers()));
+    let operator = fixture.operator();
     eventually("their memory is free", || {
         fixture.metric(&operator, "fencehold_limit_used{limit=\"total_body_bytes\"}") < 1.0
     });
@@ -125,69 +107,49 @@ fn slow_bodies_are_cut_off_and_cost_nobody_anything() {
 
 #[test]
 fn over_the_limit_a_connection_gets_503_and_those_that_wait_live_on() {
-    let mut options = ServerOptions::default();
-    options.limits.connections = 20;
-    let fixture = SecurityFixture::with(options);
-    let token = fixture.token(Some("team"), &[Scope::Admin]);
+    let fixture = SecurityFixture::limited(|limits| limits.connections = 20);
+    let token = fixture.admin("team");
     let fence = fixture.acquire(&token, "k", 1, 60_000);
     // One stands in line, on a connection that it keeps; another will give the key back on the one that it has.
-    let mut waiting = fixture.connect();
-    let body = waits(acquire("k", 2, 60_000));
-    send(&mut waiting, &token.headers(), "POST", "/v1/leases/acquire", Some(&body));
-    let operator = fixture.token(None, &[Scope::Admin]);
+    let waiting = fixture.stands(&token, "k", 2);
+    let operator = fixture.operator();
     eventually("it waits", || fixture.shows(&operator, "fencehold_requests_waiting", 1.0));
     let mut holder = fixture.connect();
     let idle: Vec<TcpStream> = (0..18).map(|_| fixture.connect()).collect();
-    // The server has taken all of them when the next one is turned away.
-    let mut turned_away = None;
-    eventually("one more is turned away", || {
+    let alive = || {
         let mut stream = fixture.connect();
         let _ = stream.write_all(b"GET /livez HTTP/1.1\r\nhost: x\r\nconnection: close\r\n\r\n");
-        let said = hear(stream);
-        let away = said.status == 503;
-        turned_away = Some(said);
-        away
+        hear(stream)
+    };
+    // The server has taken all of them when the next one is turned away.
+    let said = plain_client::eventually("one more is turned away", || {
+        Some(alive()).filter(|said| said.status == 503)
     });
-    let said = turned_away.unwrap();
     assert_eq!(said.kind(), "unavailable", "{said:?}");
     assert!(said.head.contains("retry-after: 1"), "{said:?}");
-    send(
-        &mut holder,
-        &token.headers(),
-        "POST",
-        "/v1/leases/release-batch",
-        Some(&json!({ "holds": [held("k", 1, fence)] })),
-    );
+    let release = json!({ "holds": [held("k", 1, fence)] });
+    send(&mut holder, &token.headers(), "POST", "/v1/leases/release-batch", Some(&release));
     assert_eq!(hear(holder).status, 200, "who is connected is served");
     let granted = hear(waiting);
     assert_eq!(granted.status, 200, "{granted:?}");
     drop(idle);
-    eventually("there is room again", || {
-        let mut stream = fixture.connect();
-        let _ = stream.write_all(b"GET /livez HTTP/1.1\r\nhost: x\r\nconnection: close\r\n\r\n");
-        hear(stream).status == 200
-    });
+    eventually("there is room again", || alive().status == 200);
 }
 
 #[test]
 fn a_caller_over_its_pace_gets_429_with_when_to_come_back_and_its_renewals_still_pass() {
-    let mut options = ServerOptions::default();
-    options.limits.requests_per_second = 5;
-    options.limits.renewals_per_second = 100;
-    let fixture = SecurityFixture::with(options);
-    let (loud, quiet) =
-        (fixture.token(Some("a"), &[Scope::Admin]), fixture.token(Some("b"), &[Scope::Admin]));
+    let fixture = SecurityFixture::limited(|limits| {
+        (limits.requests_per_second, limits.renewals_per_second) = (5, 100);
+    });
+    let (loud, quiet) = (fixture.admin("a"), fixture.admin("b"));
     fixture.clock.advance(10_000);
     let fence = fixture.acquire(&loud, "k", 1, 30_000);
-    let said = (0..20)
-        .map(|_| fixture.ask(&loud, "GET", "/v1/leases", None))
-        .find(|said| said.status != 200)
-        .unwrap();
+    let mut asked = (0..20).map(|_| fixture.ask(&loud, "GET", "/v1/leases", None));
+    let said = asked.find(|said| said.status != 200).unwrap();
     assert_eq!((said.status, said.kind()), (429, "rate-limited"), "{said:?}");
     assert!(said.head.contains("retry-after: 1"), "{said:?}");
     assert_eq!(said.json["retry_after_ms"], 200);
-    let renewed = fixture.post(&loud, "/v1/leases/renew-batch", json!({ "holds": [held("k", 1, fence)] }));
-    assert!(renewed.json["results"][0].get("ok").is_some(), "{renewed:?}");
+    fixture.renews(&loud, "k", 1, fence);
     let renewed = fixture.post(&loud, "/v1/leases/renew", held("k", 1, fence));
     assert_eq!(renewed.status, 200, "one is as good as a batch: {renewed:?}");
     let attempt = json!({ "job_id": JOB, "hold_id": hold(2), "token": 1 });
@@ -199,22 +161,12 @@ fn a_caller_over_its_pace_gets_429_with_when_to_come_back_and_its_renewals_still
 
 #[test]
 fn a_caller_has_so_many_waiting_requests_and_no_more() {
-    let mut options = ServerOptions::default();
-    options.limits.waiting_per_access_token = 3;
-    let fixture = SecurityFixture::with(options);
-    let token = fixture.token(Some("team"), &[Scope::Admin]);
-    let operator = fixture.token(None, &[Scope::Admin]);
+    let fixture = SecurityFixture::limited(|limits| limits.waiting_per_access_token = 3);
+    let (token, operator) = (fixture.admin("team"), fixture.operator());
     fixture.acquire(&token, "k", 1, 60_000);
-    let wait = |number: u8| waits(acquire("k", number, 60_000));
-    let waiting: Vec<TcpStream> = (2..5)
-        .map(|number| {
-            let mut stream = fixture.connect();
-            send(&mut stream, &token.headers(), "POST", "/v1/leases/acquire", Some(&wait(number)));
-            stream
-        })
-        .collect();
+    let waiting: Vec<TcpStream> = (2..5).map(|number| fixture.stands(&token, "k", number)).collect();
     eventually("all seats are taken", || fixture.shows(&operator, "fencehold_requests_waiting", 3.0));
-    let said = fixture.post(&token, "/v1/leases/acquire", wait(5));
+    let said = hear(fixture.stands(&token, "k", 5));
     assert_eq!(said.status, 429, "{said:?}");
     assert!(said.head.contains("retry-after"), "{said:?}");
     assert!(fixture.shows(&operator, "fencehold_limit_refused_total{limit=\"waiting\"}", 1.0));
@@ -226,26 +178,15 @@ fn a_caller_has_so_many_waiting_requests_and_no_more() {
 /// Each that waits keeps its connection; some are left for those who do not.
 #[test]
 fn those_who_wait_never_have_all_the_connections() {
-    let mut options = ServerOptions::default();
-    options.limits.connections = 100;
-    let fixture = SecurityFixture::with(options);
-    let token = fixture.token(Some("team"), &[Scope::Admin]);
-    let operator = fixture.token(None, &[Scope::Admin]);
+    let fixture = SecurityFixture::limited(|limits| limits.connections = 100);
+    let (token, operator) = (fixture.admin("team"), fixture.operator());
     let fence = fixture.acquire(&token, "k", 1, 60_000);
-    let stand = |number: u8| {
-        let mut stream = fixture.connect();
-        let body = waits(acquire("k", number, 60_000));
-        send(&mut stream, &token.headers(), "POST", "/v1/leases/acquire", Some(&body));
-        stream
-    };
-    let waiting: Vec<TcpStream> = (2..92).map(stand).collect();
+    let waiting: Vec<TcpStream> = (2..92).map(|number| fixture.stands(&token, "k", number)).collect();
     eventually("all seats are taken", || fixture.shows(&operator, "fencehold_requests_waiting", 90.0));
-    let said = hear(stand(92));
+    let said = hear(fixture.stands(&token, "k", 92));
     assert_eq!((said.status, said.kind()), (429, "limit-reached"), "{said:?}");
     for _ in 0..10 {
-        let renewed =
-            fixture.post(&token, "/v1/leases/renew-batch", json!({ "holds": [held("k", 1, fence)] }));
-        assert!(renewed.json["results"][0].get("ok").is_some(), "{renewed:?}");
+        fixture.renews(&token, "k", 1, fence);
     }
     drop(waiting);
 }
@@ -258,12 +199,9 @@ fn when_the_server_stops_whoever_waits_is_sent_home_and_what_is_held_stays_held(
     options.grace = Duration::from_secs(40);
     let grace = options.grace;
     let fixture = SecurityFixture::over(options, store.clone(), clock);
-    let token = fixture.token(Some("team"), &[Scope::Admin]);
-    let operator = fixture.token(None, &[Scope::Admin]);
+    let (token, operator) = (fixture.admin("team"), fixture.operator());
     fixture.acquire(&token, "k", 1, 60_000);
-    let mut waiting = fixture.connect();
-    let body = waits(acquire("k", 2, 60_000));
-    send(&mut waiting, &token.headers(), "POST", "/v1/leases/acquire", Some(&body));
+    let waiting = fixture.stands(&token, "k", 2);
     eventually("it waits", || fixture.shows(&operator, "fencehold_requests_waiting", 1.0));
     let _idle = fixture.connect();
     // An idle connection, and one that waits, are no reason to make use of the grace.

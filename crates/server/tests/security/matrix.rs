@@ -22,10 +22,10 @@ fn the_matrix_of_http_is_what_was_seen() {
         callers.push(fixture.token(Some("team"), &[scope]).headers());
     }
     columns.push("`admin` of another namespace".to_owned());
-    let other = fixture.token(Some("other"), &[Scope::Admin]).headers();
+    let other = fixture.admin("other").headers();
     callers.push(other.replace("fencehold-namespace: other", "fencehold-namespace: team"));
     columns.push("`admin` of every namespace".to_owned());
-    let operator = fixture.token(None, &[Scope::Admin]).headers();
+    let operator = fixture.operator().headers();
     callers.push(format!("{operator}fencehold-namespace: team\r\n"));
 
     let cell = |headers: &String, method: &str, path: &str, body: Option<&serde_json::Value>| {

@@ -113,7 +113,7 @@ fn an_open_server_asks_for_tokens_from_the_first_one_on() {
 #[test]
 fn a_store_that_is_closed_by_an_advance_is_not_ready() {
     let fixture = SecurityFixture::new();
-    let operator = fixture.token(None, &[Scope::Admin]);
+    let operator = fixture.operator();
     fixture.acquire(&operator, "k", 1, 86_400_000);
     assert_eq!(fixture.post(&operator, "/v1/store/advance", json!({ "by": "tester" })).status, 200);
     let ready = fixture.ask_with("", "GET", "/readyz", None);

@@ -5,7 +5,6 @@ use std::net::TcpStream;
 
 use fencehold_contract::clock::ManualClock;
 use fencehold_server::ServerOptions;
-use fencehold_server::access::Scope;
 use fencehold_server::limit::ServerLimits;
 use serde_json::{Value, json};
 
@@ -36,9 +35,7 @@ fn a_quiet_tenant_passes_the_storm_of_a_loud_one() {
     let clock = ManualClock::new();
     let gated = GatedStore::new(&clock, "loud", HeldCall::Renewals);
     let fixture = SecurityFixture::over(ServerOptions::default(), gated.clone(), clock);
-    let (loud, quiet) =
-        (fixture.token(Some("loud"), &[Scope::Admin]), fixture.token(Some("quiet"), &[Scope::Admin]));
-    let operator = fixture.token(None, &[Scope::Admin]);
+    let (loud, quiet, operator) = (fixture.admin("loud"), fixture.admin("quiet"), fixture.operator());
     let fence = fixture.acquire(&quiet, "mine", 1, 5_000);
     let holds: Vec<Value> = (0..LEASES_EACH).map(|nth| held(&format!("k/{nth}"), 2, 1)).collect();
     let storm = json!({ "holds": holds });
@@ -56,15 +53,13 @@ fn a_quiet_tenant_passes_the_storm_of_a_loud_one() {
             fixture.shows(&operator, RENEWALS_USED, (at_work * LEASES_EACH as u64) as f64)
                 && fixture.shows(&operator, RENEWALS_WAITING, in_line)
         });
-        let renewal = json!({ "holds": [held("mine", 1, fence)] });
-        let renewal = scope.spawn(|| fixture.post(&quiet, "/v1/leases/renew-batch", renewal));
+        let renewal = scope.spawn(|| fixture.renews(&quiet, "mine", 1, fence));
         eventually("the quiet one stands behind them", || {
             fixture.shows(&operator, RENEWALS_WAITING, in_line + 1.0)
         });
         // Room for one. Were it given to the storm, the quiet one would wait for ever: no other is let in.
         gated.let_in.add_permits(1);
-        let said = renewal.join().unwrap();
-        assert!(said.json["results"][0].get("ok").is_some(), "the quiet one lost its lease: {said:?}");
+        renewal.join().expect("the quiet one keeps its lease");
         drop(open);
     });
 }
@@ -77,9 +72,7 @@ fn renewals_pass_while_the_ordinary_lane_is_full() {
     let clock = ManualClock::new();
     let gated = GatedStore::new(&clock, "loud", HeldCall::Acquisitions);
     let fixture = SecurityFixture::over(options, gated.clone(), clock);
-    let (loud, quiet) =
-        (fixture.token(Some("loud"), &[Scope::Admin]), fixture.token(Some("quiet"), &[Scope::Admin]));
-    let operator = fixture.token(None, &[Scope::Admin]);
+    let (loud, quiet, operator) = (fixture.admin("loud"), fixture.admin("quiet"), fixture.operator());
     let fence = fixture.acquire(&quiet, "mine", 1, 30_000);
     fixture.post(&quiet, "/v1/jobs/enqueue-batch", json!({ "jobs": [{ "kind": "k" }] }));
     let claim =
@@ -94,9 +87,7 @@ fn renewals_pass_while_the_ordinary_lane_is_full() {
         let said = fixture.post(&quiet, "/v1/leases/acquire", acquire("other", 3, 30_000));
         assert_eq!((said.status, said.kind()), (503, "unavailable"), "{said:?}");
         assert!(said.head.contains("retry-after"), "{said:?}");
-        let said =
-            fixture.post(&quiet, "/v1/leases/renew-batch", json!({ "holds": [held("mine", 1, fence)] }));
-        assert!(said.json["results"][0].get("ok").is_some(), "{said:?}");
+        fixture.renews(&quiet, "mine", 1, fence);
         let said = fixture.post(&quiet, "/v1/jobs/renew-batch", json!({ "attempts": [attempt] }));
         assert!(said.json["results"][0].get("ok").is_some(), "{said:?}");
         assert!(fixture.shows(&operator, ORDINARY_SHED, 1.0) && fixture.shows(&operator, RENEWALS_SHED, 0.0));
@@ -109,15 +100,11 @@ fn renewals_pass_while_the_ordinary_lane_is_full() {
 /// both, and no renewal would come through.
 #[test]
 fn those_who_wait_take_neither_room_nor_memory_from_those_who_do_not() {
-    let mut options = ServerOptions::default();
-    options.limits.fair_queue_permits = 1;
-    options.limits.fair_queue_waiters = 0;
-    options.limits.body_bytes = 64 << 10;
-    options.limits.total_body_bytes = 1 << 20;
-    options.limits.body_ms = 2_000;
-    let fixture = SecurityFixture::with(options);
-    let token = fixture.token(Some("team"), &[Scope::Admin]);
-    let operator = fixture.token(None, &[Scope::Admin]);
+    let fixture = SecurityFixture::limited(|limits| {
+        (limits.fair_queue_permits, limits.fair_queue_waiters) = (1, 0);
+        (limits.body_bytes, limits.total_body_bytes, limits.body_ms) = (64 << 10, 1 << 20, 2_000);
+    });
+    let (token, operator) = (fixture.admin("team"), fixture.operator());
     let fence = fixture.acquire(&token, "k", 1, 60_000);
     let status = fixture.ask(&token, "GET", "/v1/store/status", None);
     let last = status.json["newest_event_seq"].as_u64().unwrap();

@@ -129,10 +129,7 @@ fn a_stream_ends_when_its_token_is_revoked() {
     fixture.acquire(&writer, "before", 1, 30_000);
     assert!(lines.any(|line| line.contains("before")), "events come while its token is good");
 
-    fixture
-        .token_db()
-        .revoke(reader.bearer.id, "the test", "here", None, fixture.clock_wall_ms())
-        .unwrap();
+    fixture.revoke(&reader);
     eventually("the server knows", || fixture.ask(&reader, "GET", "/v1/leases", None).status == 401);
     fixture.acquire(&writer, "after", 2, 30_000);
     let rest: Vec<String> = lines.collect();
@@ -147,17 +144,13 @@ fn one_who_waits_is_sent_away_when_its_token_is_revoked() {
     let fixture = SecurityFixture::new();
     let scopes = [Scope::LeaseRead, Scope::LeaseWrite, Scope::JobEnqueue, Scope::JobWork];
     let (waiter, holder) = (fixture.token(Some("team"), &scopes), fixture.token(Some("team"), &scopes));
-    let operator = fixture.token(None, &[Scope::Admin]);
+    let operator = fixture.operator();
     let fence = fixture.acquire(&holder, "k", 1, 30_000);
-    let enqueued = fixture.post(
-        &holder,
-        "/v1/jobs/enqueue-batch",
-        json!({ "jobs": [{ "queue": "other", "kind": "k" }] }),
-    );
+    let job = json!({ "jobs": [{ "queue": "other", "kind": "k" }] });
+    let enqueued = fixture.post(&holder, "/v1/jobs/enqueue-batch", job);
     let job = enqueued.json["results"][0]["ok"]["job_id"].as_str().unwrap().to_owned();
-    let events = fixture.ask(&holder, "GET", "/v1/store/status", None).json["newest_event_seq"]
-        .as_u64()
-        .unwrap();
+    let status = fixture.ask(&holder, "GET", "/v1/store/status", None);
+    let events = status.json["newest_event_seq"].as_u64().unwrap();
     let waiting: Vec<_> = [
         ("POST", "/v1/leases/acquire".to_owned(), Some(waits(acquire("k", 2, 30_000)))),
         ("POST", "/v1/jobs/claim".to_owned(), Some(waits(sample("claim_jobs")))),
@@ -175,10 +168,7 @@ fn one_who_waits_is_sent_away_when_its_token_is_revoked() {
         fixture.shows(&operator, "fencehold_requests_waiting", waiting.len() as f64)
             && fixture.shows(&operator, "fencehold_lease_waiters", 1.0)
     });
-    fixture
-        .token_db()
-        .revoke(waiter.bearer.id, "the test", "here", None, fixture.clock_wall_ms())
-        .unwrap();
+    fixture.revoke(&waiter);
     for (path, stream) in waiting {
         let said = hear(stream);
         assert_eq!((said.status, said.kind()), (403, "forbidden"), "{path}: {said:?}");
@@ -246,24 +236,21 @@ fn a_scope_opens_what_it_is_for_and_nothing_else() {
 #[test]
 fn what_concerns_the_whole_store_needs_admin_for_all_namespaces() {
     let fixture = SecurityFixture::new();
-    let operator = fixture.token(None, &[Scope::Admin]);
+    let operator = fixture.operator();
     let everywhere = fixture.token(None, &[Scope::LeaseWrite, Scope::LeaseRead]);
     let said = fixture.post(&everywhere, "/v1/store/advance", sample("advance_store"));
     assert_eq!(said.status, 403, "{said:?}");
     fixture.acquire(&everywhere, "k", 9, 30_000);
     let held = |token| fixture.ask(token, "GET", "/v1/store/status", None).json["held_count"].as_u64();
-    assert_eq!(
-        (held(&operator), held(&everywhere)),
-        (Some(1), Some(0)),
-        "how much others do is the operator's business"
-    );
+    // How much others do is the operator's business.
+    assert_eq!((held(&operator), held(&everywhere)), (Some(1), Some(0)));
     assert_eq!(fixture.post(&operator, "/v1/store/advance", sample("advance_store")).status, 200);
 }
 
 #[test]
 fn a_token_that_is_wrong_in_its_secret_is_as_unknown_as_any() {
     let fixture = SecurityFixture::new();
-    let token = fixture.token(Some("team"), &[Scope::Admin]);
+    let token = fixture.admin("team");
     let right = token.bearer.reveal();
     let forged = format!("{}{}", &right[..right.len() - 1], if right.ends_with('0') { '1' } else { '0' });
     let other = right.replace(&token.bearer.id.to_string(), "ffffffffffff");
@@ -293,13 +280,8 @@ fn an_expired_token_is_refused_from_its_moment_on_and_told_so() {
 #[test]
 fn a_revoked_token_is_refused_within_a_second() {
     let fixture = SecurityFixture::new();
-    let token = fixture.token(Some("team"), &[Scope::Admin]);
-    assert!(
-        fixture
-            .token_db()
-            .revoke(token.bearer.id, "the test", "here", Some("a test"), 1)
-            .unwrap()
-    );
+    let token = fixture.admin("team");
+    fixture.revoke(&token);
     let began = std::time::Instant::now();
     eventually("the token is refused", || fixture.ask(&token, "GET", "/v1/leases", None).status == 401);
     assert!(began.elapsed() < std::time::Duration::from_secs(1), "{:?}", began.elapsed());
@@ -310,7 +292,7 @@ fn a_revoked_token_is_refused_within_a_second() {
 #[test]
 fn when_the_book_is_gone_nobody_is_let_in() {
     let fixture = SecurityFixture::new();
-    let token = fixture.token(Some("team"), &[Scope::Admin]);
+    let token = fixture.admin("team");
     let path = fixture.token_db().path().to_owned();
     std::fs::remove_file(path).unwrap();
     eventually("every caller is refused", || fixture.ask(&token, "GET", "/v1/leases", None).status == 503);
@@ -343,37 +325,22 @@ fn force_is_in_the_audit_with_who_from_where_what_and_why_and_so_is_who_was_deni
 /// the operation that was asked for.
 #[test]
 fn every_act_of_force_is_in_the_audit_whether_it_was_done_or_denied() {
-    let acts = [
-        "revoke_lease",
-        "revoke_lease_batch",
-        "cancel_job",
-        "cancel_job_batch",
-        "retry_job",
-        "retry_job_batch",
-        "delete_job",
-        "delete_job_batch",
-        "pause_queue",
-        "resume_queue",
-        "drain_queue",
-        "delete_queue",
-        "set_schedule",
-        "delete_schedule",
-        "resolve_effect",
-        "advance_store",
-        "reopen_store",
-        "set_quota",
-        "create_access_token",
-        "revoke_access_token",
-    ];
+    let acts: Vec<&str> =
+        "revoke_lease revoke_lease_batch cancel_job cancel_job_batch retry_job retry_job_batch \
+        delete_job delete_job_batch pause_queue resume_queue drain_queue delete_queue set_schedule \
+        delete_schedule resolve_effect advance_store reopen_store set_quota create_access_token \
+        revoke_access_token"
+            .split_whitespace()
+            .collect();
     let fixture = SecurityFixture::new();
-    let operator = fixture.token(None, &[Scope::Admin]);
+    let operator = fixture.operator();
     let reader = fixture.token(Some("team"), &[Scope::LeaseRead]);
     let seen = |token: &str, act: &str| {
         let rows = fixture.token_db().audit(&AuditFilter::default()).unwrap().entries;
         let row = rows.into_iter().find(|row| row.actor.contains(token) && row.action == act);
         row.map(|row| row.outcome)
     };
-    for act in acts {
+    for &act in &acts {
         let path = ALL.iter().find(|spec| spec.name == act).unwrap().path;
         fixture.post(&operator, path, sample(act));
         assert_eq!(fixture.post(&reader, path, sample(act)).status, 403, "{act}");
@@ -384,23 +351,11 @@ fn every_act_of_force_is_in_the_audit_whether_it_was_done_or_denied() {
         });
     }
     // What else changes something is a holder's or an owner's own business: nothing is forced on anybody.
-    let own = [
-        "acquire_lease",
-        "renew_lease",
-        "renew_lease_batch",
-        "release_lease",
-        "release_lease_batch",
-        "enqueue_job",
-        "enqueue_job_batch",
-        "claim_jobs",
-        "renew_attempt",
-        "renew_attempt_batch",
-        "report_attempt",
-        "report_attempt_batch",
-        "write_effect",
-        "write_effect_batch",
-        "begin_operation",
-    ];
+    let own: Vec<&str> = "acquire_lease renew_lease renew_lease_batch release_lease release_lease_batch \
+        enqueue_job enqueue_job_batch claim_jobs renew_attempt renew_attempt_batch report_attempt \
+        report_attempt_batch write_effect write_effect_batch begin_operation"
+        .split_whitespace()
+        .collect();
     for spec in ALL.iter().filter(|spec| spec.method == Method::Post) {
         let forced = acts.contains(&spec.name);
         assert!(forced != own.contains(&spec.name), "{} is neither, or both", spec.name);
@@ -483,7 +438,7 @@ fn metrics_and_payloads_have_scopes_of_their_own() {
 #[test]
 fn what_the_rules_refuse_stands_in_the_audit_as_failed() {
     let fixture = SecurityFixture::new();
-    let operator = fixture.token(None, &[Scope::Admin]);
+    let operator = fixture.operator();
     for (act, status) in [
         ("revoke_lease", 409),
         ("revoke_lease_batch", 200),
@@ -511,19 +466,12 @@ fn what_the_rules_refuse_stands_in_the_audit_as_failed() {
 #[test]
 fn tokens_are_made_listed_and_revoked_through_the_server() {
     let fixture = SecurityFixture::new();
-    let (operator, team, other) = (
-        fixture.token(None, &[Scope::Admin]),
-        fixture.token(Some("team"), &[Scope::Admin]),
-        fixture.token(Some("other"), &[Scope::Admin]),
-    );
+    let (operator, team, other) = (fixture.operator(), fixture.admin("team"), fixture.admin("other"));
     let secret = Bearer::from_random([77; 38]);
     let mut request = sample("create_access_token");
     (request["id"], request["secret_sha256"]) = (secret.id.to_string().into(), secret.hash().to_hex().into());
-    assert_eq!(
-        fixture.post(&other, "/v1/access-tokens/create", request.clone()).status,
-        403,
-        "for another namespace"
-    );
+    let refused = fixture.post(&other, "/v1/access-tokens/create", request.clone());
+    assert_eq!(refused.status, 403, "for another namespace");
     let mut everywhere = request.clone();
     everywhere["namespace"] = Value::Null;
     assert_eq!(fixture.post(&team, "/v1/access-tokens/create", everywhere).status, 403, "for all namespaces");
@@ -538,19 +486,15 @@ fn tokens_are_made_listed_and_revoked_through_the_server() {
     taken["secret_sha256"] = "cd".repeat(32).into();
     assert_eq!(fixture.post(&team, "/v1/access-tokens/create", taken).status, 400, "an id is one token's");
     let count = |token| {
-        fixture.ask(token, "GET", "/v1/access-tokens", None).json["access_tokens"]
-            .as_array()
-            .unwrap()
-            .len()
+        let listed = fixture.ask(token, "GET", "/v1/access-tokens", None);
+        listed.json["access_tokens"].as_array().unwrap().len()
     };
     assert_eq!((count(&operator), count(&team), count(&other)), (4, 2, 1));
     let audit = fixture.ask(&other, "GET", "/v1/audit", None);
     assert!(audit.status == 200 && !audit.body.contains(&secret.id.to_string()), "{audit:?}");
     let revoke = json!({ "access_token_id": secret.id.to_string(), "reason": "a test" });
-    assert_eq!(
-        fixture.post(&other, "/v1/access-tokens/revoke", revoke.clone()).kind(),
-        "access-token-not-found"
-    );
+    let unknown = fixture.post(&other, "/v1/access-tokens/revoke", revoke.clone());
+    assert_eq!(unknown.kind(), "access-token-not-found");
     assert_eq!(fixture.post(&team, "/v1/access-tokens/revoke", revoke).json["revoked"], true);
     assert_eq!(fixture.ask_with(&headers, "GET", "/v1/leases", None).status, 401);
 }

@@ -162,6 +162,11 @@ mod tests {
     use super::*;
     use crate::access::secret::Bearer;
 
+    fn record(act: &'static str) -> AuditRecord {
+        let (who, from, namespace) = ("w".to_owned(), "f".to_owned(), "n".to_owned());
+        AuditRecord { who, from, namespace, act, target: String::new(), reason: None }
+    }
+
     #[test]
     fn words_of_earlier_versions_read_as_those_of_today_and_stay_as_they_are() {
         let place = tempfile::tempdir().unwrap();
@@ -184,22 +189,9 @@ mod tests {
                          VALUES (1, 'w', 'f', 'n', ?, ?, ?)";
             token_db.connection.execute(entry, [act, target, outcome]).unwrap();
         }
-        let entry = AuditRecord {
-            who: "w".to_owned(),
-            from: "f".to_owned(),
-            namespace: "n".to_owned(),
-            act: "cancel_job",
-            target: String::new(),
-            reason: None,
-        };
-        token_db.enter(&entry, AuditOutcome::Pending, 2).unwrap();
-        let read: Vec<String> = token_db
-            .audit(&AuditFilter::default())
-            .unwrap()
-            .entries
-            .iter()
-            .map(|entry| format!("{} {}", entry.action, entry.outcome))
-            .collect();
+        token_db.enter(&record("cancel_job"), AuditOutcome::Pending, 2).unwrap();
+        let read = token_db.audit(&AuditFilter::default()).unwrap().entries.into_iter();
+        let read: Vec<String> = read.map(|entry| format!("{} {}", entry.action, entry.outcome)).collect();
         let now: Vec<&str> = rows.iter().map(|row| row.3).chain(["cancel_job pending"]).collect();
         assert_eq!(read, now);
         let kept = "SELECT group_concat(act || ' ' || outcome, ';') FROM audit WHERE seq IN (1, 3)";
@@ -216,17 +208,9 @@ mod tests {
         assert!(token_db.revoke(bearer.id, "me", "here", None, 2).unwrap());
         assert!(!token_db.revoke(bearer.id, "me", "here", None, 3).unwrap());
         assert_eq!(token_db.tokens().unwrap()[0].revoked_wall_ms, Some(2), "the first time stands");
-        let entry = |act| AuditRecord {
-            who: "w".to_owned(),
-            from: "f".to_owned(),
-            namespace: "n".to_owned(),
-            act,
-            target: String::new(),
-            reason: None,
-        };
         token_db.connection.execute_batch("PRAGMA synchronous = OFF").unwrap();
         for _ in 0..DENIED_KEPT + 50 {
-            token_db.enter(&entry("denied"), AuditOutcome::Denied, 4).unwrap();
+            token_db.enter(&record("denied"), AuditOutcome::Denied, 4).unwrap();
         }
         let all = token_db.audit(&AuditFilter::default()).unwrap().entries;
         let denied = i64::try_from(all.iter().filter(|row| row.outcome == "denied").count()).unwrap();

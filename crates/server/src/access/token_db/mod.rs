@@ -206,11 +206,8 @@ mod tests {
         assert_eq!(directory.permissions().mode() & 0o077, 0, "the directory is for all to read");
         for name in ["access.db", "access.db-wal", "access.db-shm"] {
             let file = path.with_file_name(name);
-            assert_eq!(
-                fs::metadata(&file).unwrap().permissions().mode() & 0o077,
-                0,
-                "{name} is for all to read"
-            );
+            let mode = fs::metadata(&file).unwrap().permissions().mode();
+            assert_eq!(mode & 0o077, 0, "{name} is for all to read");
             let bytes = fs::read(&file).unwrap();
             let secret = [0x86, 0x87, 0x88, 0x89, 0x8a, 0x8b];
             assert!(!bytes.windows(6).any(|window| window == secret), "a secret is in {name}");
@@ -229,11 +226,8 @@ mod tests {
         assert!(TokenDb::open(&foreign).unwrap_err().to_string().contains("another program's"));
         assert_eq!(fs::read(&foreign).unwrap(), before);
         let newer = place.path().join("newer.db");
-        TokenDb::open(&newer)
-            .unwrap()
-            .connection
-            .execute_batch("PRAGMA user_version = 99")
-            .unwrap();
+        let made = TokenDb::open(&newer).unwrap();
+        made.connection.execute_batch("PRAGMA user_version = 99").unwrap();
         assert!(TokenDb::open(&newer).unwrap_err().to_string().contains("newer Fencehold"));
         let text = place.path().join("text");
         fs::write(&text, "not a database, but long enough to be taken for one by its length").unwrap();

@@ -117,9 +117,8 @@ mod tests {
         assert_eq!((pairs.done, pairs.calls.len(), pairs.calls[1].len()), (3, 2, 3));
         let renewed = run(BatchRenewals::clients(&target, 2, 5), Duration::ZERO).await.unwrap();
         assert_eq!((renewed.done, renewed.calls.len(), renewed.calls[0].len()), (10, 1, 2));
-        let lives = run(JobLives::clients(&target, 4, "load", 2).unwrap(), Duration::ZERO)
-            .await
-            .unwrap();
+        let lives = JobLives::clients(&target, 4, "load", 2).unwrap();
+        let lives = run(lives, Duration::ZERO).await.unwrap();
         assert_eq!((lives.done, lives.calls.len()), (8, 3));
         let status = target.store.status(&target.call).await.unwrap();
         assert_eq!(status.held_count, 0, "{status:?}");

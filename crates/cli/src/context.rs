@@ -123,7 +123,6 @@ impl Context {
     }
 
     /// The store that `--store` named, if it did.
-    #[cfg(feature = "race")]
     pub(crate) fn store_named(&self) -> Option<&str> {
         self.store_flag.as_deref()
     }

@@ -14,6 +14,10 @@ pub(crate) struct ByArgs {
 }
 
 impl ByArgs {
+    pub(crate) fn of(by: Option<Owner>) -> Self {
+        ByArgs { by }
+    }
+
     pub(crate) fn owner(self) -> Result<Owner, BadInput> {
         self.by.map_or_else(person, Ok)
     }

@@ -36,7 +36,7 @@ fn problem(said: &CommandOutput) -> Value {
 }
 
 /// Verbs that no operation of the server is the same as.
-const WITHOUT_OPERATION: &str = "serve, run, work, job count, schedule next, explain, store create, store migrate, \
+const WITHOUT_OPERATION: &str = "serve, run, work, job count, schedule next, explain, advise, plan, store create, store migrate, \
     store probe, store backup, store restore, store check, config check, doctor, bench lease, bench job, \
     race ls, race run, completions, man, help, version";
 

@@ -29,6 +29,14 @@ fn a_database_is_a_store_like_any_other() {
     let worker = store.replacen("postgres@", "hand@", 1);
     said(&mut dir.command_on(&worker, "store migrate")).ended(0);
 
+    let checks = json("doctor");
+    let mut checks = checks["checks"].as_array().unwrap().iter();
+    let clock = checks.find(|check| check["name"] == "database clock").unwrap();
+    assert!(
+        clock["verdict"] == "passed" && clock.to_string().contains("decides when leases expire"),
+        "{clock}"
+    );
+
     let token = fencehold("run --key k -- sh -c 'echo $FENCEHOLD_TOKEN'").ended(0);
     assert_eq!(token.out.trim(), "1");
     fencehold("lease acquire k --ttl 1m -o json").ended(0);

@@ -222,6 +222,11 @@ fn shown(long: &str, key: &str, id: &str, queue: &str) -> Vec<(&'static str, Str
         ("audit ls", "fh audit ls".to_owned()),
         ("config check", format!("fh config check --access-file {long}")),
         ("doctor", format!("fh doctor; fh doctor --store file:{long}/nowhere")),
+        (
+            "advise",
+            format!("fh advise {long}; fh run --key k -- true; fh advise k; fh advise --queue {long}"),
+        ),
+        ("plan", "fh plan --leases 100G --jobs 100M/s --queued 100G --store http".to_owned()),
         ("bench lease", "fh bench lease --duration 100ms --clients 2".to_owned()),
         ("bench job", "fh bench job --duration 100ms --clients 2 --batch-size 2".to_owned()),
         ("race ls", "fh race ls".to_owned()),

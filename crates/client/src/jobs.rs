@@ -118,6 +118,39 @@ impl Jobs {
         self.change(id, JobAction::Delete { force }).await
     }
 
+    /// Completes a job in place of its worker, who did the work and cannot say so: what that still reports is refused. The reason is
+    /// kept with the job.
+    ///
+    /// ```
+    /// use fencehold::{Fencehold, Reason};
+    /// use fencehold::job::JobState;
+    ///
+    /// # #[tokio::main(flavor = "current_thread")]
+    /// # async fn main() -> Result<(), fencehold::Error> {
+    /// let fh = Fencehold::connect("memory:").await?;
+    /// let job = fh.queue("emails").job("send", "a@example.org").enqueue().await?;
+    /// let reason = Reason::new("seen in the outbox")?;
+    /// let state = fh.jobs().force_complete(job.job_id, &"sent", reason).await?;
+    /// assert_eq!(state, JobState::Completed);
+    /// # Ok(())
+    /// # }
+    /// ```
+    pub async fn force_complete(
+        &self,
+        id: JobId,
+        result: &(impl Serialize + ?Sized),
+        reason: Reason,
+    ) -> Result<JobState, Error> {
+        let result = Some(json::written("result", result)?);
+        self.change(id, JobAction::Complete { result, reason }).await
+    }
+
+    /// Fails a job in place of its worker: it is not tried again, and what the worker still reports is refused. The reason is kept with
+    /// the job.
+    pub async fn force_fail(&self, id: JobId, reason: Reason) -> Result<JobState, Error> {
+        self.change(id, JobAction::Fail { reason }).await
+    }
+
     /// Cancels all jobs that the selector names, page after page, each as [`cancel`](Jobs::cancel) does, or with `force`
     /// as [`force_cancel`](Jobs::force_cancel). With `dry_run` nothing is changed: the response says what would be.
     ///

@@ -13,6 +13,7 @@ use std::time::Duration;
 use fencehold_core::Key;
 use fencehold_core::limits::TTL_MS_MAX;
 
+use crate::time::ms;
 use crate::wake::lock;
 
 /// How many keys are remembered; the one that was used longest ago goes first.
@@ -48,6 +49,40 @@ pub struct TtlAdvice {
     pub min_remaining: Option<Duration>,
     /// How many pieces of work the advice rests on.
     pub samples: usize,
+}
+
+impl TtlAdvice {
+    /// The advice from how long pieces of work took, and how long the store took to answer. `None`: no work was seen.
+    ///
+    /// ```
+    /// use std::time::Duration;
+    /// use fencehold::TtlAdvice;
+    ///
+    /// let (work, trips) = ([Duration::from_secs(8); 100], [Duration::from_millis(20); 10]);
+    /// let advice = TtlAdvice::from_samples(&work, &trips, Duration::from_millis(100)).expect("work was seen");
+    /// assert_eq!(advice.suggested_ttl, Duration::from_millis(8_020 + 2_005));
+    /// ```
+    pub fn from_samples(work: &[Duration], round_trips: &[Duration], min_ttl: Duration) -> Option<Self> {
+        let all_ms = |times: &[Duration]| times.iter().copied().map(ms).collect();
+        TtlAdvice::of(all_ms(work), all_ms(round_trips), ms(min_ttl))
+    }
+
+    fn of(work_ms: Vec<u64>, trips_ms: Vec<u64>, ttl_ms_min: u64) -> Option<Self> {
+        let samples = work_ms.len();
+        let work_ms = p99(work_ms)?;
+        let trip_ms = p99(trips_ms).unwrap_or(0);
+        let both_ms = work_ms.saturating_add(trip_ms);
+        let margin_ms = (both_ms / 4).max(MARGIN_MS_MIN);
+        let ttl_ms = both_ms.saturating_add(margin_ms).clamp(ttl_ms_min, TTL_MS_MAX);
+        Some(TtlAdvice {
+            suggested_ttl: Duration::from_millis(ttl_ms),
+            p99_work: Duration::from_millis(work_ms),
+            p99_round_trip: Duration::from_millis(trip_ms),
+            margin: Duration::from_millis(margin_ms),
+            min_remaining: None,
+            samples,
+        })
+    }
 }
 
 /// Remembers what was seen.
@@ -136,20 +171,9 @@ impl ObservedTimes {
     fn advise(&self, wanted: impl Fn(&Key) -> bool, ttl_ms_min: u64) -> Option<TtlAdvice> {
         let of_key = || self.by_key.iter().filter(|(key, _)| wanted(key)).map(|(_, work)| work);
         let held_ms: Vec<u64> = of_key().flat_map(|work| work.held_ms.iter().copied()).collect();
-        let samples = held_ms.len();
-        let work_ms = p99(held_ms)?;
-        let trip_ms = p99(self.trips_ms.iter().copied().collect()).unwrap_or(0);
-        let both_ms = work_ms.saturating_add(trip_ms);
-        let margin_ms = (both_ms / 4).max(MARGIN_MS_MIN);
-        let ttl_ms = both_ms.saturating_add(margin_ms).clamp(ttl_ms_min, TTL_MS_MAX);
-        Some(TtlAdvice {
-            suggested_ttl: Duration::from_millis(ttl_ms),
-            p99_work: Duration::from_millis(work_ms),
-            p99_round_trip: Duration::from_millis(trip_ms),
-            margin: Duration::from_millis(margin_ms),
-            min_remaining: of_key().filter_map(|work| work.least_slack_ms).min().map(Duration::from_millis),
-            samples,
-        })
+        let trips_ms = self.trips_ms.iter().copied().collect();
+        let min_remaining = of_key().filter_map(|work| work.least_slack_ms).min().map(Duration::from_millis);
+        Some(TtlAdvice { min_remaining, ..TtlAdvice::of(held_ms, trips_ms, ttl_ms_min)? })
     }
 }
 

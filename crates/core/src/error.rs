@@ -97,7 +97,7 @@ pub enum Refusal {
         current_token: Token,
     },
     /// The key's counter is at the cap: no token is left to give.
-    #[error("the key's tokens are used up")]
+    #[error("the key's tokens are used up: nothing is granted for it any more")]
     TokensExhausted,
 }
 

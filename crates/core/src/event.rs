@@ -171,6 +171,15 @@ pub enum EventData {
         /// For which moment, in wall time.
         due_at_ms: u64,
     },
+    /// Someone completed or failed a job in place of its holder.
+    JobEndedByForce {
+        /// Who.
+        by: Owner,
+        /// Why.
+        reason: Reason,
+        /// How it stands now.
+        state: JobState,
+    },
 }
 
 /// What a stale holder tried.

@@ -103,8 +103,11 @@ pub const DELAY_MS_MAX: u64 = 365 * 24 * 60 * 60 * 1000;
 pub const RUN_AT_WALL_MS_MAX: u64 = 253_402_300_799_999;
 /// Longest dedup window of a unique key: a year.
 pub const UNIQUE_WINDOW_MS_MAX: u64 = 366 * 24 * 60 * 60 * 1000;
-/// A job whose holder died comes back after at most this long, spread so that a mass expiry does not become a herd.
+/// Of many jobs whose holders died at once, each comes back within this time, or within its ttl if that is shorter: spread, so that a mass
+/// expiry does not become a herd.
 pub const CRASH_SPREAD_MS: u64 = 5_000;
+/// So many jobs whose holders died at once come back at once.
+pub const CRASHES_AT_ONCE_MAX: usize = 16;
 /// A claim that ran out is noticed within this time while the store runs. What is noticed later ran out in an outage.
 pub const CRASH_NOTICED_MS: u64 = 1_250;
 

@@ -32,6 +32,17 @@ impl Token {
         self.0.checked_add(by).filter(|value| *value <= TOKEN_MAX).map(Token)
     }
 
+    /// What `store advance` makes of a counter: the token `by` steps further. A counter that has no token left to grant goes to the cap, and
+    /// keeps no other from being raised.
+    pub fn advanced(self, by: u64) -> Option<Self> {
+        self.lifted(by).or_else(|| self.is_exhausted().then_some(Token(TOKEN_MAX)))
+    }
+
+    /// Whether no token is left to grant.
+    pub fn is_exhausted(self) -> bool {
+        self.next_to_grant().is_none()
+    }
+
     /// The token that an acquisition takes. The last token below the cap is left for a revocation, so that even
     /// the last holder can be fenced out.
     pub(crate) fn next_to_grant(self) -> Option<Self> {
@@ -82,5 +93,9 @@ mod tests {
         assert_eq!(Token::new(u64::MAX).lifted(1), None);
         assert_eq!(Token::new(TOKEN_MAX - 1).next_to_grant(), None, "the last one is for a revocation");
         assert_eq!(Token::new(TOKEN_MAX - 1).lifted(1), Some(Token::new(TOKEN_MAX)));
+        for exhausted in [TOKEN_MAX - 1, TOKEN_MAX] {
+            assert_eq!(Token::new(exhausted).advanced(7), Some(Token::new(TOKEN_MAX)));
+        }
+        assert_eq!(Token::new(TOKEN_MAX - 2).advanced(7), None, "it has one left, which would be lost");
     }
 }

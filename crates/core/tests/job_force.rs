@@ -296,3 +296,56 @@ fn force_is_not_undone_by_time() {
     assert_eq!(job.expire(0), Ok(JobCommandResult::Nothing));
     assert_eq!(job.state(), JobState::Completed);
 }
+
+#[test]
+fn an_end_by_force_consumes_a_token_and_says_who_and_why() {
+    for (state, ended) in
+        [(ForcedState::Completed, JobState::Completed), (ForcedState::Failed, JobState::Failed)]
+    {
+        for held in [true, false] {
+            let mut job = OneJob::new();
+            let by = held.then(|| job.claimed(1));
+            job.others_take(7);
+            job.news();
+            let newest = job.newest;
+            assert_eq!(job.end_by_force(state), Ok(ended));
+            assert_eq!((job.state(), job.record.token), (ended, Token::new(newest.get() + 1)));
+            let by_force = EventData::JobEndedByForce { by: operator(), reason: reason(), state: ended };
+            let news = job.news();
+            assert_eq!(news.last(), Some(&by_force));
+            assert_eq!(news.len(), 1 + usize::from(held), "the end of the attempt comes first: {news:?}");
+            if let Some(by) = by {
+                assert_eq!(job.how(), AttemptOutcome::Revoked);
+                assert!(matches!(job.complete(by), Err(JobRefusal::Stale { .. })));
+                assert!(matches!(job.fail(by), Err(JobRefusal::Stale { .. })));
+            }
+            assert_eq!(
+                job.end_by_force(state),
+                Err(JobRefusal::Finished { state: ended }),
+                "the first end stands"
+            );
+        }
+    }
+}
+
+#[test]
+fn what_has_ended_is_completed_by_force_but_not_failed() {
+    let mut job = OneJob::new();
+    job.cancel(false).unwrap();
+    assert_eq!(
+        job.end_by_force(ForcedState::Failed),
+        Err(JobRefusal::Finished { state: JobState::Cancelled })
+    );
+    assert_eq!(job.end_by_force(ForcedState::Completed), Ok(JobState::Completed));
+    for state in [CompensationState::Running, CompensationState::Stopped, CompensationState::Done] {
+        let mut job = OneJob::new();
+        let by = job.claimed(1);
+        job.fail_for_good(by).unwrap();
+        job.record.compensation_state = state;
+        let refused = job.end_by_force(ForcedState::Completed);
+        assert!(
+            matches!(refused, Err(JobRefusal::WrongState { state: JobState::Failed, .. })),
+            "{refused:?}"
+        );
+    }
+}

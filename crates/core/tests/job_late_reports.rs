@@ -55,6 +55,19 @@ fn a_crash_is_counted_and_the_job_comes_back_within_the_spread() {
     }
 }
 
+/// Five ttls of waiting for a short claim would be worse than the herd.
+#[test]
+fn the_spread_is_never_longer_than_the_ttl() {
+    for (random, delay_ms) in [(0, 0), (400, 400), (401, 0), (802, 0), (1_000, 198)] {
+        let mut job = OneJob::new();
+        job.ask(&JobCommand::Claim { hash: hold(1), owner: owner("worker"), ttl_ms: 400 })
+            .unwrap();
+        job.pass(400);
+        job.expire(random).unwrap();
+        assert_eq!(job.record.due, Due::Store(job.now.store_ms + delay_ms), "{random}");
+    }
+}
+
 /// A slow sweep puts nothing off; but what ended in an outage does not come back as a herd when that is over.
 #[test]
 fn after_an_outage_the_spread_counts_from_when_the_crash_was_noticed() {

@@ -62,6 +62,7 @@ enum Step {
     Cancel {
         now: bool,
     },
+    EndByForce(ForcedState),
     Retry,
     Delete {
         force: bool,
@@ -113,7 +114,10 @@ fn step() -> impl Strategy<Value = Step> {
         14 => (100..TTL_MS).prop_map(|ttl_ms| Step::Claim { ttl_ms }),
         20 => say(),
         6 => any::<u64>().prop_map(Step::Expire),
-        1 => prop::bool::weighted(0.3).prop_map(|now| Step::Cancel { now }),
+        1 => prop_oneof![
+            3 => prop::bool::weighted(0.3).prop_map(|now| Step::Cancel { now }),
+            1 => prop::sample::select(vec![ForcedState::Completed, ForcedState::Failed]).prop_map(Step::EndByForce),
+        ],
         3 => Just(Step::Retry),
         1 => any::<bool>().prop_map(|force| Step::Delete { force }),
         2 => (0..4_i16, 0..50_000_u64).prop_map(|(priority, yield_in_ms)| Step::Preempt { priority, yield_in_ms }),
@@ -203,6 +207,7 @@ impl Run {
             }
             Step::Expire(random) => JobCommand::Expire { random },
             Step::Cancel { now } => cancelling(now),
+            Step::EndByForce(state) => JobCommand::EndByForce { state, by: operator(), reason: reason() },
             Step::Retry => JobCommand::Retry { by: operator() },
             Step::Delete { force } => JobCommand::Delete { force },
             Step::Preempt { priority, yield_in_ms } => preempting(priority, yield_in_ms),
@@ -292,7 +297,7 @@ fn kind(reply: &Result<JobCommandResult, JobRefusal>) -> String {
 fn the_stories_reach_every_kind_of_answer() {
     let mut runner = TestRunner::deterministic();
     let mut seen = BTreeSet::new();
-    for _ in 0..1_000 {
+    for _ in 0..3_000 {
         let (terms, steps) = story().new_tree(&mut runner).unwrap().current();
         let mut run = Run::new(terms);
         for step in steps {
@@ -300,7 +305,7 @@ fn the_stories_reach_every_kind_of_answer() {
         }
         seen.extend(run.replies.iter().map(kind));
     }
-    let all = "Cancelled, Claimed, Deleted, MayWrite, PriorityTooLow, WrongState, Nothing, WrongJob, Renewed, Retried, \
+    let all = "Cancelled, Claimed, Deleted, EndedByForce, MayWrite, PriorityTooLow, WrongState, Nothing, WrongJob, Renewed, Retried, \
         JobRunning, NotExpired, StoreRewound, WrongHoldId, \
         Expired: crashed, Expired: timed out, Expired: yielded, \
         Finished: cancelled, Finished: completed, Finished: failed, \
@@ -309,7 +314,7 @@ fn the_stories_reach_every_kind_of_answer() {
         Reported: cancelled, Reported: cancelled late, Reported: completed, Reported: completed late, \
         Reported: failed, Reported: failed late, Reported: in_doubt, Reported: queued, Reported: queued late, \
         Reported: scheduled, Reported: scheduled late, Reported: in_doubt late, Reported: quarantined late, \
-        Reported: running, Reported: running late, \
+        Reported: running, Reported: running late, Reported: quarantined, \
         Stale: crashed, Stale: timed out, Stale: yielded, Stale: failed, Stale: failed late, Stale: snoozed, \
         Stale: released, Stale: abandoned, Stale: in doubt, Stale: revoked, Stale: ended by store advance, \
         Stale: forgotten";

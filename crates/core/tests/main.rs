@@ -37,8 +37,8 @@ mod support;
 /// What the tests of leases and jobs speak of.
 mod prelude {
     pub(crate) use fencehold_core::job::{
-        AttemptOutcome, AttemptProof, AttemptRenewal, AttemptWrite, CompensationState, Due, JobCommand,
-        JobCommandResult, JobDecision, JobOptions, JobRecord, JobRefusal, JobState, PastAttempt,
+        AttemptOutcome, AttemptProof, AttemptRenewal, AttemptWrite, CompensationState, Due, ForcedState,
+        JobCommand, JobCommandResult, JobDecision, JobOptions, JobRecord, JobRefusal, JobState, PastAttempt,
         ReportedAttempt,
     };
     pub(crate) use fencehold_core::lease::{

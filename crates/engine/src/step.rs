@@ -128,7 +128,7 @@ impl Step<'_> {
         let slots: Vec<u32> = (0..self.table.len()).filter(|at| self.table.at(*at).is_some()).collect();
         // All or nothing: whether every counter can rise so far is known before the first one does.
         for slot in slots.iter().filter_map(|at| self.table.at(*at)) {
-            if slot.record.counter.max(self.table.floor(slot.space)).lifted(lift).is_none() {
+            if slot.record.counter.max(self.table.floor(slot.space)).advanced(lift).is_none() {
                 return Err(StoreError::refused(&slot.key, Refusal::TokensExhausted));
             }
         }

@@ -191,13 +191,14 @@ impl EtcdCall<'_> {
                 census.keys += 1;
                 census.ended += u64::from(at.live().is_some());
                 let LeaseRecord { counter, .. } = at.record;
-                if counter >= census.floor {
+                // A key without a token left keeps no other from being raised.
+                if counter >= census.floor && !counter.is_exhausted() {
                     census.floor = counter;
                     highest = Some(at.key);
                 }
             }
         }
-        match (census.floor.lifted(lift), highest) {
+        match (census.floor.advanced(lift), highest) {
             (Some(floor), _) => Ok(HolderCounts { floor, ..census }),
             (None, Some(key)) => Err(StoreError::refused(&key, Refusal::TokensExhausted)),
             (None, None) => {

@@ -112,6 +112,9 @@ mod tests {
         golden::current(HERE, "old-event.v1.hex", &events, encode, |bytes| {
             decode_event(bytes).ok_or_else(unread)
         });
+        golden::current(HERE, "later-event.v1.hex", &samples::later_events(), encode, |bytes| {
+            decode_event(bytes).ok_or_else(unread)
+        });
     }
 
     #[test]

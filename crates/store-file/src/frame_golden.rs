@@ -27,7 +27,7 @@ use fencehold_core::lease::{Grant, LeaseOutcome, LeaseRenewal, Revoked, YieldReq
 use fencehold_core::ledger::{Compensation, Effect, EffectState, EffectStateKind, InDoubtPolicy};
 use fencehold_core::{Event, EventData, HoldId, Key, Namespace, Owner, Reason, Refusal, Task, Token};
 
-const GOLDEN: &str = include_str!("../golden/frames.v7.hex");
+const GOLDEN: &str = include_str!("../golden/frames.v8.hex");
 
 fn key() -> Key {
     Key::new("reports/daily").unwrap()
@@ -307,6 +307,11 @@ fn job_asks() -> Vec<JobRequest> {
         ),
         change(matching, JobAction::Retry),
         change(JobSelector::All {}, JobAction::Delete { force: true }),
+        change(
+            JobSelector::Ids { job_ids: vec![id()] },
+            JobAction::Complete { result: Some("1".into()), reason: Reason::new("seen").unwrap() },
+        ),
+        change(JobSelector::All {}, JobAction::Fail { reason: Reason::new("gone").unwrap() }),
         JobRequest::Queues,
         JobRequest::SetQueueMode(SetQueueModeRequest {
             queue: queue(),
@@ -557,7 +562,7 @@ mod parts {
     use super::super::hostile_client::{least, variants};
     use super::*;
 
-    const PARTS: &str = include_str!("../golden/frame-parts.v7.hex");
+    const PARTS: &str = include_str!("../golden/frame-parts.v8.hex");
 
     /// The least value of each variant.
     fn add_each<T: Serialize + DeserializeOwned>(written: &mut String, what: &str) {

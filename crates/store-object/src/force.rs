@@ -92,7 +92,7 @@ impl ObjectCall<'_> {
         let exhausted = |key: &Key| StoreError::refused(key, Refusal::TokensExhausted);
         for seen in &all {
             let record = self.inner.record_of(&seen.body.key, Some(seen))?;
-            record.counter.lifted(lift).ok_or_else(|| exhausted(&seen.body.key))?;
+            record.counter.advanced(lift).ok_or_else(|| exhausted(&seen.body.key))?;
             self.inner
                 .note_longest_ttl_ms(seen.body.longest_ttl_ms.max(seen.body.closed_ms.unwrap_or(0)));
             // 0: an earlier version wrote it, and noted none.
@@ -100,7 +100,7 @@ impl ObjectCall<'_> {
             let own_ms = spaces.entry(seen.body.namespace.clone()).or_default();
             *own_ms = noted_ms.max(*own_ms);
         }
-        let lifted = floor.lifted(lift).ok_or_else(|| StoreError::LimitReached {
+        let lifted = floor.advanced(lift).ok_or_else(|| StoreError::LimitReached {
             message: "the tokens of new keys".to_owned(),
             limit: fencehold_core::limits::TOKEN_MAX,
         })?;

@@ -6,11 +6,12 @@
 
 use std::time::Duration;
 
-use fencehold_contract::stored::EventV1;
+use fencehold_contract::stored::FactV1;
 use fencehold_contract::{EventPage, ListEventsRequest, StoreError};
 use fencehold_core::limits::WAIT_MS_MAX;
-use fencehold_core::{BadInput, Event};
+use fencehold_core::{BadInput, Event, EventData, Key, Namespace};
 use fencehold_net::sleep;
+use serde::Deserialize;
 
 use super::statement::{Call, Parameter};
 use super::value::{from_sql, limit_to_sql, to_sql};
@@ -52,6 +53,29 @@ impl GapTracker {
         }
         self.looks = 0;
         self.newest
+    }
+}
+
+/// An event as it is kept. One of a kind that a newer program has is still an event.
+#[derive(Deserialize)]
+struct StoredEvent {
+    seq: u64,
+    at_wall_ms: u64,
+    namespace: Namespace,
+    key: Key,
+    fact: serde_json::Value,
+}
+
+impl From<StoredEvent> for Event {
+    fn from(stored: StoredEvent) -> Self {
+        let StoredEvent { seq, at_wall_ms, namespace, key, fact } = stored;
+        let data = serde_json::from_value::<FactV1>(fact).map_or_else(
+            |error| EventData::RowUnreadable {
+                message: format!("an event that this version does not know: {error}"),
+            },
+            EventData::from,
+        );
+        Event::new(seq, at_wall_ms, namespace, key, data)
     }
 }
 
@@ -116,7 +140,7 @@ impl Call<'_> {
                 return Err(BadInput::new("cursor", problem).into());
             }
         }
-        let events = self.read::<Vec<EventV1>>(&events)?.into_iter().map(Event::from).collect();
+        let events = self.read::<Vec<StoredEvent>>(&events)?.into_iter().map(Event::from).collect();
         let page = EventPage { events, next_cursor: from_sql(next) };
         Ok(EventRead { page, newest, told, at_ms })
     }
@@ -125,6 +149,25 @@ impl Call<'_> {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn an_event_of_a_newer_program_is_shown_as_one_and_hides_no_other() {
+        let row = |fact: &str| {
+            format!(r#"{{"seq":7,"at_wall_ms":5,"namespace":"default","key":"job/1","fact":{fact}}}"#)
+        };
+        let rows = format!(
+            "[{},{}]",
+            row(r#"{"moon_rose":{"by":"ada"}}"#),
+            row(r#"{"job_retried":{"by":"ada","state":"failed"}}"#)
+        );
+        let events: Vec<StoredEvent> = serde_json::from_str(&rows).unwrap();
+        let [newer, known] = <[StoredEvent; 2]>::try_from(events).ok().unwrap().map(Event::from);
+        assert!(
+            matches!(&newer.data, EventData::RowUnreadable { message } if message.contains("moon_rose")),
+            "{newer:?}"
+        );
+        assert!(matches!(known.data, EventData::JobRetried { .. }), "{known:?}");
+    }
 
     #[test]
     fn only_what_was_missing_for_long_is_passed_over() {

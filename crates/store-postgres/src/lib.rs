@@ -88,6 +88,17 @@ impl PostgresStore {
         .await
     }
 
+    /// The database's own clock, which decides when a lease expires: milliseconds since 1970.
+    pub async fn clock_ms(&self, call: &CallContext) -> Result<u64, StoreError> {
+        self.about_schema(call, async |client, target| {
+            let sql = "SELECT floor(extract(epoch FROM clock_timestamp()) * 1000)::bigint";
+            let read = client.query_typed(sql, &[]).await;
+            let rows = read.map_err(|error| StatementError::of(&error, &target.schema))?;
+            Ok(rows.first().map_or(0, |row| value::from_sql(row.get(0))))
+        })
+        .await
+    }
+
     /// The migrations that the schema lacks, by name, and the statements that [`migrate`](Self::migrate) would carry out.
     pub async fn missing_migrations(&self, call: &CallContext) -> Result<(Vec<String>, String), StoreError> {
         self.about_schema(call, async |client, target| {

@@ -53,11 +53,13 @@ const BASE: i32 = 30;
 const EARLIER: (i32, &[File]) = (21, files!("tables_since_21" "upgrade_from_21"));
 /// What the versions after [`BASE`] change in an existing schema, in order: the version, its name and its text. One that a release has
 /// carried is never changed again.
-const MIGRATIONS: &[(i32, &str, &str)] =
-    &[(31, "functions share their bodies", include_str!("schema/0031_functions_share_their_bodies.sql"))];
+const MIGRATIONS: &[(i32, &str, &str)] = &[
+    (31, "functions share their bodies", include_str!("schema/0031_functions_share_their_bodies.sql")),
+    (32, "a completed operation is in doubt no more", ""),
+];
 /// Versions that older programs can use: each with the oldest of them. One that is not named here can be used by no program that is older than
 /// itself.
-const COMPATIBLE: &[(i32, i32)] = &[(31, 30)];
+const COMPATIBLE: &[(i32, i32)] = &[(31, 30), (32, 30)];
 
 /// Where the schema is, and what a program may do about it.
 #[derive(Clone, Debug)]

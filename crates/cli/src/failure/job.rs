@@ -46,6 +46,7 @@ impl Failure {
             )),
             JobRefusal::StoreRewound { .. } => said()
                 .with_next("It was probably restored from a backup. `fencehold store advance` is the cure."),
+            JobRefusal::TokensExhausted => said().with_next("Enqueue into a new store: tokens only grow."),
             JobRefusal::JobRunning { owner, token, remaining_ms } => {
                 let left = show_ms(*remaining_ms);
                 of(format!(

@@ -262,6 +262,8 @@ impl Failure {
                 "{key}: the store has been rewound: token {token} was shown, it only knows {current_token}"
             ))
             .with_next("It was probably restored from a backup. `fencehold store advance` is the cure."),
+            Refusal::TokensExhausted => said(format!("{key}: {refusal}"))
+                .with_next("Use another key. No advance helps: tokens only grow. To advance a store less far, use --increment."),
             Refusal::NotHeld => said(format!("{key} is not held")),
             other => said(format!("{key}: {other}")),
         }

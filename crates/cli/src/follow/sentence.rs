@@ -71,6 +71,9 @@ impl Sentence {
             EventData::JobCancelled { by, reason } => {
                 say("cancelled", None, by_whom(by, reason.as_ref()), Colour::Warning)
             }
+            EventData::JobEndedByForce { by, reason, state } => {
+                say(&format!("{state} by force"), None, by_whom(by, Some(reason)), Colour::Warning)
+            }
             EventData::JobRetried { by, state } => {
                 say("starts over", None, format!("by {by}; it was {state}"), Colour::Plain)
             }

@@ -20,6 +20,10 @@ use crate::store_choice::StoreChoice;
 use crate::verb::VerbResult;
 use crate::{checks, hold_id, identity};
 
+/// Clocks that are further apart than this make logs hard to read.
+#[cfg(feature = "postgres")]
+const CLOCKS_APART_MS: u64 = 1_000;
+
 /// Where doctor tries the store, apart from what people keep there.
 const NAMESPACE: &str = "fencehold.doctor";
 const KEY: &str = "round-trip";
@@ -91,6 +95,10 @@ impl Args {
         if let StoreUrl::Etcd(url) = &place.url {
             about_members(&mut checks, url).await;
         }
+        #[cfg(feature = "postgres")]
+        if let StoreUrl::Postgres(url) = &place.url {
+            about_database_clock(&mut checks, url).await;
+        }
         let began_ms = boot_ms();
         match context.open_existing_at(&place) {
             Err(failure) => checks.failed_by("store", failure),
@@ -121,6 +129,7 @@ fn about_us(checks: &mut Checks, place: &StoreChoice) {
         ("etcd:", cfg!(feature = "etcd")),
         ("postgres:", cfg!(feature = "postgres")),
         ("s3:, gs:, az:", cfg!(feature = "object")),
+        ("http:, https:", cfg!(feature = "remote")),
         ("memory:", true),
     ];
     let built: Vec<_> = all.iter().filter(|(_, built)| *built).map(|(store, _)| *store).collect();
@@ -231,6 +240,38 @@ async fn about_members(checks: &mut Checks, url: &fencehold_contract::EtcdUrl) {
             None => checks.passed("member", says),
             Some(warning) => checks.warn("member", format!("{says}: {warning}")),
         }
+    }
+}
+
+/// The clock that decides when a lease on PostgreSQL expires, beside this machine's.
+#[cfg(feature = "postgres")]
+async fn about_database_clock(checks: &mut Checks, url: &fencehold_contract::PostgresUrl) {
+    const NAME: &str = "database clock";
+    let before_ms = SystemClock.now().wall_ms;
+    let read = match fencehold_store_postgres::PostgresStore::open(url, std::sync::Arc::new(SystemClock)) {
+        Ok(store) => store.clock_ms(&CallContext::new(Namespace::default())).await,
+        Err(error) => Err(error),
+    };
+    let took_ms = SystemClock.now().wall_ms.saturating_sub(before_ms);
+    let clock_ms = match read {
+        Ok(clock_ms) => clock_ms,
+        Err(error) => return checks.failed_by(NAME, Failure::of_store(error, &url.to_string())),
+    };
+    let here_ms = before_ms + took_ms / 2;
+    let (off_ms, way) = match clock_ms.checked_sub(here_ms) {
+        Some(ahead_ms) => (ahead_ms, "ahead of"),
+        None => (here_ms - clock_ms, "behind"),
+    };
+    let shown = utc(clock_ms);
+    if off_ms <= took_ms {
+        checks
+            .passed(NAME, format!("{shown}: it decides when leases expire, and agrees with this machine's"));
+    } else {
+        let off = show_ms(off_ms);
+        let says = format!("{shown}: it decides when leases expire, and is {off} {way} this machine's");
+        // No lease depends on this machine's clock, but what people read in its logs does.
+        let verdict = if off_ms < CLOCKS_APART_MS { CheckResult::Passed } else { CheckResult::Warning };
+        checks.add(NAME, verdict, says);
     }
 }
 

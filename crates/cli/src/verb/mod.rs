@@ -2,6 +2,7 @@
 
 #[cfg(feature = "server")]
 mod access_token;
+mod advise;
 #[cfg(feature = "server")]
 mod audit;
 mod bench;
@@ -14,6 +15,7 @@ mod explain;
 mod job;
 mod lease;
 mod man;
+mod plan;
 mod program;
 mod queue;
 mod quota;
@@ -90,6 +92,8 @@ verbs! { Verb:
     #[command(subcommand)]
     Event = event::Verb,
     Explain = explain::Args,
+    Advise = advise::Args,
+    Plan = plan::Args,
     #[command(subcommand)]
     Store = store::Verb,
     #[command(subcommand)]

@@ -4,6 +4,7 @@
 mod admin;
 mod attempt;
 mod enqueue;
+mod force;
 mod history;
 
 use crate::support::{CommandOutput, TestDirectory, Words, said};

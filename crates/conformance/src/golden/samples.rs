@@ -263,6 +263,17 @@ pub fn events() -> Vec<Event> {
             due_at_ms: AT.wall_ms,
         },
     ]);
+    at_300(facts)
+}
+
+/// Events of kinds that came later: the files of those before stay as they are.
+pub fn later_events() -> Vec<Event> {
+    let reason = Reason::new("seen in the outbox").expect("a reason");
+    let by_force = |state| EventData::JobEndedByForce { by: owner("ada"), reason: reason.clone(), state };
+    at_300([JobState::Completed, JobState::Failed].map(by_force))
+}
+
+fn at_300(facts: impl IntoIterator<Item = EventData>) -> Vec<Event> {
     let (namespace, key) = (Namespace::default(), Key::new("gpu/3").expect("a key"));
     let event = |(seq, fact)| Event::new(seq, AT.wall_ms, namespace.clone(), key.clone(), fact);
     (300..).zip(facts).map(event).collect()

@@ -16,6 +16,17 @@ pub(super) fn a_crashed_job_comes_back_to_its_original_place(g: &Fixture) {
     assert_eq!((works[0].job.attempt, works[0].job.crash_count, works[0].job.failure_count), (2, 1, 0));
 }
 
+/// One job whose holder died is no herd: it is there as soon as that is noticed.
+pub(super) fn a_crashed_job_comes_back_at_once_where_few_crash(g: &Fixture) {
+    g.put_many("q", CRASHES_AT_ONCE_MAX);
+    let limit = CRASHES_AT_ONCE_MAX;
+    let crashed = g.claim(ClaimJobsRequest { limit, ..g.claim_for("q", "A") });
+    assert_eq!(crashed.len(), limit);
+    g.pass(crashed[0].job.remaining_ms);
+    until("dead holders that are noticed", || g.count("q", JobState::Running) == 0);
+    assert_eq!(g.claim(ClaimJobsRequest { limit, ..g.claim_for("q", "B") }).len(), limit);
+}
+
 /// The time in which a crashed job stays away counts from the end of its claim: a sweep that is a little late puts nothing off.
 pub(super) fn a_crashed_job_stays_away_from_the_end_of_its_claim(g: &Fixture) {
     const LATE_MS: u64 = 200;

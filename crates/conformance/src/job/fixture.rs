@@ -3,7 +3,7 @@
 use std::sync::atomic::{AtomicU64, Ordering};
 
 use fencehold_contract::job::{
-    AttemptLedgerEntry, AttemptRef, AttemptReport, ChangeJobBatchResponse, ChangeJobsRequest,
+    AttemptLedgerEntry, AttemptRef, AttemptReport, AttemptView, ChangeJobBatchResponse, ChangeJobsRequest,
     ClaimJobsRequest, ClaimedJob, ClaimedJobs, EffectView, EnqueuedJob, JobAction, JobDetail, JobFilter,
     JobSelector, JobStore, JobView, LedgerEntry, LedgerResponse, ListEffectsRequest, ListJobsRequest, NewJob,
     QueueMode, QueueView, Report, SetQueueModeRequest, Unique, WaitRequest,
@@ -280,7 +280,9 @@ impl Fixture {
     pub(super) fn die(&self, work: &ClaimedWork) {
         let runner = self.detail(work.job.id).job.runner.expect("a worker has it");
         self.pass(runner.remaining_ms);
-        until("a dead holder that is noticed", || self.state(work.job.id) != JobState::Running);
+        // Not by its state: another worker may have it the next moment.
+        let is_noted = |attempt: &AttemptView| attempt.token == work.job.token;
+        until("a dead holder that is noticed", || self.detail(work.job.id).attempts.iter().any(is_noted));
     }
 
     /// Lets the claim of a job run out, and the time pass in which a crashed job comes back.

@@ -15,7 +15,12 @@ fn next_attempt(g: &Fixture, work: &ClaimedWork) -> ClaimedWork {
     g.work("q", "B")
 }
 
-fn resolve(g: &Fixture, work: &ClaimedWork, name: &str, happened: Option<&str>) -> Result<(), JobRefusal> {
+pub(super) fn resolve(
+    g: &Fixture,
+    work: &ClaimedWork,
+    name: &str,
+    happened: Option<&str>,
+) -> Result<(), JobRefusal> {
     let happened = match happened {
         Some(value) => EffectResolution::Happened { value: value.into() },
         None => EffectResolution::DidNotHappen {},

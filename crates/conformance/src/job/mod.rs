@@ -9,6 +9,7 @@ mod enqueue;
 mod events;
 mod expiry;
 mod fixture;
+mod force;
 mod input;
 mod ledger;
 mod limits;
@@ -43,12 +44,12 @@ mod prelude {
     };
     pub(super) use fencehold_core::ledger::{Compensation, EffectState, InDoubtPolicy};
     pub(super) use fencehold_core::limits::{
-        CHECKPOINT_BYTES_MAX, CRASH_SPREAD_MS, DELAY_MS_MAX, EFFECT_VALUE_BYTES_MAX, EFFECTS_BYTES_MAX,
-        EFFECTS_PER_JOB_MAX, ERROR_BYTES_KEPT, FINISHED_KEPT_MS, JOBS_PER_CALL_MAX, JSON_DEPTH_MAX,
-        LABELS_MAX, PAGE_MAX, PAYLOAD_BYTES_MAX, PROGRESS_BYTES_MAX, QUEUES_PER_CLAIM_MAX,
+        CHECKPOINT_BYTES_MAX, CRASH_SPREAD_MS, CRASHES_AT_ONCE_MAX, DELAY_MS_MAX, EFFECT_VALUE_BYTES_MAX,
+        EFFECTS_BYTES_MAX, EFFECTS_PER_JOB_MAX, ERROR_BYTES_KEPT, FINISHED_KEPT_MS, JOBS_PER_CALL_MAX,
+        JSON_DEPTH_MAX, LABELS_MAX, PAGE_MAX, PAYLOAD_BYTES_MAX, PROGRESS_BYTES_MAX, QUEUES_PER_CLAIM_MAX,
         RUN_AT_WALL_MS_MAX, TTL_MS_MAX, UNIQUE_WINDOW_MS_MAX, WAIT_MS_MAX,
     };
-    pub(super) use fencehold_core::{BlockedAction, Event, EventData, HoldId, Token};
+    pub(super) use fencehold_core::{BlockedAction, Event, EventData, HoldId, Reason, Token};
     pub(super) use fencehold_test_store::TestCapability;
 
     pub(super) use super::fixture::{
@@ -155,6 +156,7 @@ macro_rules! job_cases {
             }
             expiry {
                 a_crashed_job_comes_back_to_its_original_place [MovesTime StandsStill]
+                a_crashed_job_comes_back_at_once_where_few_crash [MovesTime StandsStill]
                 a_crashed_job_stays_away_from_the_end_of_its_claim [MovesTime]
                 a_dead_holders_job_goes_to_one_who_waits [WaitQueue MovesTime]
                 a_poison_job_is_quarantined [MovesTime]
@@ -182,6 +184,15 @@ macro_rules! job_cases {
                 a_retry_starts_over_all_but_what_is_done
                 a_running_job_is_deleted_only_by_force
                 a_job_that_nobody_holds_can_be_deleted
+            }
+            force {
+                a_job_that_was_ended_by_force_fences_its_holder_out
+                a_job_that_no_one_holds_is_completed_by_force
+                no_late_report_changes_what_was_ended_by_force [MovesTime]
+                what_has_ended_is_not_failed_by_force
+                an_intent_outlives_a_completion_by_force
+                force_and_a_completion_at_once_have_one_end
+                what_was_done_by_force_is_on_record [TellsEvents]
             }
             ledger {
                 a_recorded_effect_is_there_for_every_later_attempt
@@ -219,6 +230,8 @@ macro_rules! job_cases {
                 an_operation_whose_holder_died_is_new_again [MovesTime]
                 an_operation_whose_holder_died_is_indeterminate_where_its_policy_says_so [MovesTime]
                 an_operation_that_was_given_back_is_new_again
+                an_operation_in_doubt_is_listed_until_a_person_resolves_it [MovesTime]
+                an_operation_that_someone_reported_on_leaves_no_doubt
                 an_operation_that_many_begin_at_once_is_ones
                 a_key_is_remembered_for_its_window [MovesTime]
                 operations_cannot_be_claimed

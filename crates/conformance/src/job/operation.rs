@@ -1,5 +1,6 @@
 //! Operations of request handlers: begun once under their idempotency key, a repeated request learns what became of them.
 
+use super::ledger::resolve;
 use super::prelude::*;
 
 const WINDOW_MS: u64 = 3_600_000;
@@ -167,6 +168,64 @@ pub(super) fn an_operation_that_was_given_back_is_new_again(g: &Fixture) {
     let a = begin_new(g, &ask("A"));
     g.say(&a, Report::Release {}).expect("a live claim");
     assert_eq!(begin_new(g, &ask("B")).job.id, a.job.id);
+}
+
+/// P8: an operation whose holder died is listed at once, also where no one has asked for it since. A person says that it happened, and it
+/// is completed with that; or that it did not, and the next request carries it out.
+pub(super) fn an_operation_in_doubt_is_listed_until_a_person_resolves_it(g: &Fixture) {
+    let manual = |key: &str, worker: &str| BeginOperationRequest {
+        in_doubt_policy: InDoubtPolicy::Manual,
+        ..request(g, key, worker)
+    };
+    for (nth, (happened, asked_again)) in [(true, true), (true, false), (false, true), (false, false)]
+        .into_iter()
+        .enumerate()
+    {
+        let key = format!("pay-{nth}");
+        let a = begin_new(g, &manual(&key, "A"));
+        assert!(g.findings().is_empty(), "its holder is at work");
+        g.die(&a);
+        if asked_again {
+            assert_eq!(begin(g, &request(g, &key, "B")), OperationStatus::InDoubt { job_id: a.job.id });
+        }
+        let finding = only(g.findings());
+        assert_eq!((finding.finding, finding.job_id), (FindingKind::InDoubt, a.job.id), "{key}");
+        assert_eq!((finding.effect.as_str(), finding.token), ("operation", a.job.token), "{key}");
+        assert_eq!(resolve(g, &a, "operation", happened.then_some("{\"receipt\":7}")), Ok(()), "{key}");
+        assert!(g.findings().is_empty(), "{key}");
+        assert_stale(g.complete(&a), a.job.token, g.detail(a.job.id).job.token);
+        if happened {
+            let done =
+                OperationStatus::Completed { job_id: a.job.id, result: Some("{\"receipt\":7}".into()) };
+            assert_eq!(begin(g, &manual(&key, "B")), done, "{key}");
+        } else {
+            let b = begin_new(g, &manual(&key, "B"));
+            assert_eq!(b.job.id, a.job.id, "{key}");
+            g.complete(&b).expect("a live claim");
+        }
+    }
+}
+
+/// Only a death leaves a doubt: a holder that reported knew, and so does an operator who ends the operation by force.
+pub(super) fn an_operation_that_someone_reported_on_leaves_no_doubt(g: &Fixture) {
+    let manual =
+        |key: &str| BeginOperationRequest { in_doubt_policy: InDoubtPolicy::Manual, ..request(g, key, "A") };
+    let reports = [completed(), failed(), Report::Release {}, Report::Snooze { delay_ms: 9 }];
+    for (nth, report) in reports.into_iter().enumerate() {
+        let work = begin_new(g, &manual(&format!("pay-{nth}")));
+        g.say(&work, report).expect("a live claim");
+        assert!(g.findings().is_empty() && g.detail(work.job.id).effects.is_empty(), "report {nth}");
+    }
+    let reason = || Reason::new("seen at the bank").expect("a reason");
+    let actions = [
+        JobAction::Complete { result: Some("1".into()), reason: reason() },
+        JobAction::Fail { reason: reason() },
+    ];
+    for (nth, action) in actions.into_iter().enumerate() {
+        let work = begin_new(g, &manual(&format!("forced-{nth}")));
+        g.act(work.job.id, action).expect("a running job");
+        assert!(g.findings().is_empty() && g.detail(work.job.id).effects.is_empty(), "action {nth}");
+    }
 }
 
 /// Many begin one operation at once: one has it, the others learn who.

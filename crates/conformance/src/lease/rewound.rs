@@ -223,4 +223,7 @@ pub(super) fn at_the_cap_nothing_is_granted_and_nothing_wraps(g: &Fixture) {
     assert_eq!(g.revoke_key("k").revoked.consumed_token.get(), TOKEN_MAX);
     assert_lost(g.renew(&last), &last, LeaseOutcome::Revoked);
     assert_eq!(g.try_take("k", "B").map(|held| held.token), Err(Refusal::TokensExhausted));
+    g.advance(1)
+        .expect("what has no token left keeps no advance from being carried out");
+    assert_eq!(g.view("k").map(|view| view.token.get()), Some(TOKEN_MAX));
 }

@@ -5,6 +5,8 @@ use fencehold_core::job::{AttemptRenewal, JobId, JobRefusal, QueueName, Reported
 use fencehold_core::lease::{LeaseRenewal, YieldRequest};
 use fencehold_core::{Key, Owner, Reason, Refusal, Task, Token};
 
+use fencehold_core::wire::AsOptionalJson;
+
 use super::{http_requests, http_types};
 use crate::job::{
     AttemptLedgerEntry, AttemptRef, AttemptReport, EnqueuedJob, JobSelector, LedgerResponse, NewJob,
@@ -208,6 +210,72 @@ http_requests! {
         /// Also while they run.
         #[serde(default)]
         pub force: bool,
+        /// Only say what would be done.
+        #[serde(default)]
+        pub dry_run: bool,
+        /// Where the page before ended.
+        #[serde(with = "AsOptionalCursor")]
+        pub cursor: Option<u64> = None,
+        /// At most this many in one call, of those that are not named.
+        #[serde(default = "page")]
+        #[schemars(range(min = 1, max = fencehold_core::limits::PAGE_MAX))]
+        pub limit: usize,
+    }
+
+    /// A job to complete in place of its holder.
+    pub struct CompleteJobRequest {
+        /// Which job.
+        pub job_id: JobId,
+        /// Who.
+        pub by: Owner,
+        /// Why.
+        pub reason: Reason,
+        /// Its result, as JSON.
+        #[serde(with = "AsOptionalJson")]
+        pub result: Option<Box<str>> = None,
+    }
+
+    /// Jobs to complete in place of their holders.
+    pub struct CompleteJobBatchRequest {
+        /// Which jobs.
+        pub selector: JobSelector,
+        /// Who.
+        pub by: Owner,
+        /// Why.
+        pub reason: Reason,
+        /// The result of each, as JSON.
+        #[serde(with = "AsOptionalJson")]
+        pub result: Option<Box<str>> = None,
+        /// Only say what would be done.
+        #[serde(default)]
+        pub dry_run: bool,
+        /// Where the page before ended.
+        #[serde(with = "AsOptionalCursor")]
+        pub cursor: Option<u64> = None,
+        /// At most this many in one call, of those that are not named.
+        #[serde(default = "page")]
+        #[schemars(range(min = 1, max = fencehold_core::limits::PAGE_MAX))]
+        pub limit: usize,
+    }
+
+    /// A job to fail in place of its holder.
+    pub struct FailJobRequest {
+        /// Which job.
+        pub job_id: JobId,
+        /// Who.
+        pub by: Owner,
+        /// Why.
+        pub reason: Reason,
+    }
+
+    /// Jobs to fail in place of their holders.
+    pub struct FailJobBatchRequest {
+        /// Which jobs.
+        pub selector: JobSelector,
+        /// Who.
+        pub by: Owner,
+        /// Why.
+        pub reason: Reason,
         /// Only say what would be done.
         #[serde(default)]
         pub dry_run: bool,

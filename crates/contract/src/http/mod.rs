@@ -263,6 +263,16 @@ operations! {
     /// Delete many jobs: those with these ids, or a page of all that match
     DeleteJobBatch = "delete_job_batch" Post "/v1/jobs/delete-batch" JOB_ADMIN
         (DeleteJobBatchRequest) -> ChangeJobBatchResponse, [];
+    /// Complete a job in place of its holder, who did the work and cannot say so
+    CompleteJob = "complete_job" Post "/v1/jobs/complete" JOB_ADMIN (CompleteJobRequest) -> ChangedJob, [404 409];
+    /// Complete many jobs in place of their holders: those with these ids, or a page of all that match
+    CompleteJobBatch = "complete_job_batch" Post "/v1/jobs/complete-batch" JOB_ADMIN
+        (CompleteJobBatchRequest) -> ChangeJobBatchResponse, [];
+    /// Fail a job in place of its holder; it is not tried again
+    FailJob = "fail_job" Post "/v1/jobs/fail" JOB_ADMIN (FailJobRequest) -> ChangedJob, [404 409];
+    /// Fail many jobs in place of their holders: those with these ids, or a page of all that match
+    FailJobBatch = "fail_job_batch" Post "/v1/jobs/fail-batch" JOB_ADMIN
+        (FailJobBatchRequest) -> ChangeJobBatchResponse, [];
     /// Show one job; with `wait_ms` once it has finished
     GetJob = "get_job" Get "/v1/jobs/{job_id}" ANY_JOB (GetJobRequest) -> JobDetail, [404];
     /// List jobs, a page at a time, in the order of their arrival
@@ -419,6 +429,10 @@ store_operations! {
             = (RetryJobBatchRequest { selector, by, dry_run, cursor, limit }), (Changed(changed)) = (changed);
         DeleteJobBatch: (Change(ChangeJobsRequest { selector, action: JobAction::Delete { force }, by, dry_run, cursor, limit }))
             = (DeleteJobBatchRequest { selector, by, force, dry_run, cursor, limit }), (Changed(changed)) = (changed);
+        CompleteJobBatch: (Change(ChangeJobsRequest { selector, action: JobAction::Complete { result, reason }, by, dry_run, cursor, limit }))
+            = (CompleteJobBatchRequest { selector, by, reason, result, dry_run, cursor, limit }), (Changed(changed)) = (changed);
+        FailJobBatch: (Change(ChangeJobsRequest { selector, action: JobAction::Fail { reason }, by, dry_run, cursor, limit }))
+            = (FailJobBatchRequest { selector, by, reason, dry_run, cursor, limit }), (Changed(changed)) = (changed);
         ListJobs: (List(request)) = (request), (Jobs(page)) = (page);
         ListQueues: (Queues) = (NoQuery {}), (Queues(queues)) = (QueueList { queues });
         PauseQueue: (SetQueueMode(SetQueueModeRequest { queue, mode: QueueMode::Paused, by }))
@@ -514,6 +528,18 @@ single_operations! {
             let DeleteJobRequest { job_id, by, force } = request;
             let selector = JobSelector::Ids { job_ids: vec![job_id] };
             DeleteJobBatchRequest { selector, by, force, dry_run: false, cursor: None, limit: 1 }
+        };
+        changed => only(changed.results.into_iter().map(Result::from).collect()); job_id = request.job_id;
+    CompleteJob: CompleteJobBatch, request => {
+            let CompleteJobRequest { job_id, by, reason, result } = request;
+            let selector = JobSelector::Ids { job_ids: vec![job_id] };
+            CompleteJobBatchRequest { selector, by, reason, result, dry_run: false, cursor: None, limit: 1 }
+        };
+        changed => only(changed.results.into_iter().map(Result::from).collect()); job_id = request.job_id;
+    FailJob: FailJobBatch, request => {
+            let FailJobRequest { job_id, by, reason } = request;
+            let selector = JobSelector::Ids { job_ids: vec![job_id] };
+            FailJobBatchRequest { selector, by, reason, dry_run: false, cursor: None, limit: 1 }
         };
         changed => only(changed.results.into_iter().map(Result::from).collect()); job_id = request.job_id;
 }

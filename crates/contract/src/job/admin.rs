@@ -56,6 +56,18 @@ pub enum JobAction {
         /// Also while it runs.
         force: bool,
     },
+    /// Complete it in place of its holder, who did the work and cannot say so.
+    Complete {
+        /// Its result, as JSON.
+        result: Option<Box<str>>,
+        /// Why.
+        reason: Reason,
+    },
+    /// Fail it in place of its holder; it is not tried again.
+    Fail {
+        /// Why.
+        reason: Reason,
+    },
 }
 
 wire! {

@@ -14,8 +14,8 @@ use serde::de::IgnoredAny;
 use super::JobRequest;
 use super::check::{check_count, check_limit, check_ms, ensure};
 use crate::job::{
-    AttemptLedgerEntry, AttemptReport, BeginOperationRequest, ClaimJobsRequest, EffectResolution, JobFilter,
-    JobSelector, LedgerEntry, NewJob, Report, ScheduleSpec, When,
+    AttemptLedgerEntry, AttemptReport, BeginOperationRequest, ClaimJobsRequest, EffectResolution, JobAction,
+    JobFilter, JobSelector, LedgerEntry, NewJob, Report, ScheduleSpec, When,
 };
 
 impl JobRequest {
@@ -30,14 +30,19 @@ impl JobRequest {
             JobRequest::WaitFor(request) => check_ms("wait", request.wait_ms, WAIT_MS_MAX),
             JobRequest::List(request) => check_limit(request.limit),
             JobRequest::Effects(request) => check_limit(request.limit),
-            JobRequest::Change(request) => match &request.selector {
-                JobSelector::Ids { job_ids } => check_count("job_ids", job_ids.len(), JOBS_PER_CALL_MAX),
-                JobSelector::Filter { filter } if *filter == JobFilter::default() => Err(BadInput::new(
-                    "selector",
-                    "is a filter without a field; to mean every job, use the type `all`",
-                )),
-                JobSelector::Filter { .. } | JobSelector::All {} => check_limit(request.limit),
-            },
+            JobRequest::Change(request) => {
+                if let JobAction::Complete { result: Some(result), .. } = &request.action {
+                    check_json("result", result, PAYLOAD_BYTES_MAX)?;
+                }
+                match &request.selector {
+                    JobSelector::Ids { job_ids } => check_count("job_ids", job_ids.len(), JOBS_PER_CALL_MAX),
+                    JobSelector::Filter { filter } if *filter == JobFilter::default() => Err(BadInput::new(
+                        "selector",
+                        "is a filter without a field; to mean every job, use the type `all`",
+                    )),
+                    JobSelector::Filter { .. } | JobSelector::All {} => check_limit(request.limit),
+                }
+            }
             JobRequest::SetQueueMode(order) => order.queue.check_open(),
             JobRequest::DeleteQueue { queue, .. } => queue.check_open(),
             JobRequest::SetSchedule(spec) => check_schedule(spec),

@@ -79,7 +79,7 @@ pub enum JobCommand {
     },
     /// Note that the claim has run out. Does nothing to a live one: a sweep trusts no snapshot.
     Expire {
-        /// Any 64 random bits, for the jitter.
+        /// Any 64 random bits, for the place of a crashed job in the spread of many; 0: it comes back at once.
         random: u64,
     },
     /// Call the job off.
@@ -90,6 +90,15 @@ pub enum JobCommand {
         reason: Option<Reason>,
         /// Do not wait for the holder: consume a token, so that whatever it still writes is refused.
         now: bool,
+    },
+    /// Report in place of a holder who never will: consumes a token, so that whatever it still writes is refused.
+    EndByForce {
+        /// How the job ends.
+        state: ForcedState,
+        /// Who.
+        by: Owner,
+        /// Why.
+        reason: Reason,
     },
     /// Try again from the start, also what has failed for good.
     Retry {
@@ -107,6 +116,24 @@ pub enum JobCommand {
     Withdraw,
     /// End the claim after the store was rewound.
     Advance,
+}
+
+/// The ends that a person can give a job in place of its holder.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum ForcedState {
+    /// Its work was done.
+    Completed,
+    /// It is not tried again.
+    Failed,
+}
+
+impl From<ForcedState> for JobState {
+    fn from(state: ForcedState) -> Self {
+        match state {
+            ForcedState::Completed => JobState::Completed,
+            ForcedState::Failed => JobState::Failed,
+        }
+    }
 }
 
 /// What a holder writes.
@@ -148,6 +175,11 @@ pub enum JobCommandResult {
     },
     /// The job was called off, or will be when its attempt has ended.
     Cancelled {
+        /// How it stands now.
+        state: JobState,
+    },
+    /// The job was ended in place of its holder.
+    EndedByForce {
         /// How it stands now.
         state: JobState,
     },
@@ -297,7 +329,7 @@ pub enum JobRefusal {
         limit: u64,
     },
     /// No token is left to give.
-    #[error("the store's tokens are used up")]
+    #[error("the store's tokens are used up: no job can be claimed any more")]
     TokensExhausted,
 }
 

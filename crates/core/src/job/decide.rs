@@ -65,6 +65,7 @@ pub fn decide(standing: &JobStanding, record: &JobRecord, command: &JobCommand) 
         JobCommand::StopAtIntent { by, effect } => case.stop_at_intent(*by, effect),
         JobCommand::Expire { random } => case.expire(*random),
         JobCommand::Cancel { by, reason, now } => case.cancel(by, reason.as_ref(), *now),
+        JobCommand::EndByForce { state, by, reason } => case.end_by_force(*state, by, reason),
         JobCommand::Retry { by } => case.retry(by),
         JobCommand::Delete { force } => case.delete(*force),
         JobCommand::Preempt(preempt) => case.preempt(preempt),

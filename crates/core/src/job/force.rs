@@ -1,8 +1,8 @@
-//! What others than its holder can do to a job: call it off, start it over, forget it, ask for room.
+//! What others than its holder can do to a job: call it off, end it by force, start it over, forget it, ask for room.
 
 use super::attempt::AttemptOutcome;
-use super::command::{JobCommandResult, JobRefusal};
-use super::decide::{Decided, JobCase, JobDecision, not_now};
+use super::command::{ForcedState, JobCommandResult, JobRefusal};
+use super::decide::{Decided, JobCase, JobDecision, Refused, not_now};
 use super::record::{CancelRequest, CompensationState};
 use super::report::settle;
 use super::state::{Due, JobState};
@@ -44,24 +44,52 @@ impl JobCase<'_> {
         Ok(decision)
     }
 
-    /// Does not wait for a holder, also of a claim that has run out unnoticed: its token is not the newest any more, so whatever
-    /// it still writes is refused.
+    /// Does not wait for a holder, also of a claim that has run out unnoticed.
     fn cancel_at_once(&self, by: Owner, reason: Option<Reason>) -> Decided {
-        let mut record = self.record.clone();
-        if record.claim.is_some() {
-            let consumed = self.consumed()?;
-            let why = reason.as_ref().map_or_else(String::new, |reason| format!(": {reason}"));
-            let error = format!("cancelled by {by}{why}").into();
-            record.end(AttemptOutcome::Revoked, self.standing.now, Some(error));
-            record.token = consumed;
+        let mut decision = if self.record.claim.is_some() {
+            self.settle_by_force(JobState::Cancelled, &by, reason.as_ref())?
+        } else {
+            let mut record = self.record.clone();
+            settle(&mut record, (JobState::Cancelled, Due::Now), self.standing.now);
+            JobDecision { record: Some(record), ..answer(Ok(JobCommandResult::Nothing)) }
+        };
+        decision.deadline = DeadlineChange::Clear;
+        decision.reply = Ok(JobCommandResult::Cancelled { state: JobState::Cancelled });
+        decision.facts.push(EventData::JobCancelled { by, reason });
+        Ok(decision)
+    }
+
+    /// A person reports in place of the holder, who never will.
+    pub(super) fn end_by_force(&self, state: ForcedState, by: &Owner, reason: &Reason) -> Decided {
+        let before = self.record.state_at(self.standing.now);
+        let is_done = match state {
+            ForcedState::Completed => before == JobState::Completed,
+            ForcedState::Failed => before.is_final(),
+        };
+        if is_done {
+            return Err(JobRefusal::Finished { state: before }.into());
         }
-        settle(&mut record, (JobState::Cancelled, Due::Now), self.standing.now);
-        Ok(JobDecision {
-            record: Some(record),
-            deadline: DeadlineChange::Clear,
-            reply: Ok(JobCommandResult::Cancelled { state: JobState::Cancelled }),
-            facts: vec![EventData::JobCancelled { by, reason }],
-        })
+        self.check_not_compensated("its end stands")?;
+        let mut decision = self.settle_by_force(state.into(), by, Some(reason))?;
+        let (by, reason, state) = (by.clone(), reason.clone(), state.into());
+        decision.reply = Ok(JobCommandResult::EndedByForce { state });
+        decision.facts.push(EventData::JobEndedByForce { by, reason, state });
+        Ok(decision)
+    }
+
+    /// A token is consumed, so that whatever a holder still writes is refused.
+    fn settle_by_force(&self, state: JobState, by: &Owner, reason: Option<&Reason>) -> Decided {
+        let (token, is_held, now) = (self.consumed()?, self.record.claim.is_some(), self.standing.now);
+        let mut record = self.record.clone();
+        if is_held {
+            let why = reason.map_or_else(String::new, |reason| format!(": {reason}"));
+            record.end(AttemptOutcome::Revoked, now, Some(format!("{state} by {by}{why}").into()));
+        }
+        record.token = token;
+        settle(&mut record, (state, Due::Now), now);
+        let mut decision = self.ended(record, DeadlineChange::Clear, AttemptOutcome::Revoked);
+        decision.facts.retain(|_| is_held);
+        Ok(decision)
     }
 
     pub(super) fn retry(&self, by: &Owner) -> Decided {
@@ -79,11 +107,7 @@ impl JobCase<'_> {
             | JobState::Quarantined
             | JobState::InDoubt => {}
         }
-        if self.record.compensation_state != CompensationState::None {
-            let why =
-                "its effects have been compensated, or are being compensated; enqueue a new job instead";
-            return Err(not_now(state, why));
-        }
+        self.check_not_compensated("enqueue a new job instead")?;
         let mut record = self.record.clone();
         // A token is consumed: a worker that had the job before this decision must not complete it afterwards.
         record.token = self.consumed()?;
@@ -92,6 +116,15 @@ impl JobCase<'_> {
         settle(&mut record, (JobState::Queued, Due::Now), self.standing.now);
         let facts = vec![EventData::JobRetried { by: by.clone(), state }];
         Ok(JobDecision { record: Some(record), facts, ..answer(Ok(JobCommandResult::Retried)) })
+    }
+
+    /// Refuses what would make a job's effects count again that were undone.
+    fn check_not_compensated(&self, instead: &str) -> Result<(), Refused> {
+        if self.record.compensation_state == CompensationState::None {
+            return Ok(());
+        }
+        let why = format!("its effects have been compensated, or are being compensated; {instead}");
+        Err(not_now(self.record.state_at(self.standing.now), &why))
     }
 
     /// Whether starting over changes anything: something is counted against the job, or a worker may still report on it.

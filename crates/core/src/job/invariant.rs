@@ -37,7 +37,7 @@ pub enum JobViolation {
     StrangerBelieved,
     /// P5: a refused command changed something.
     RefusalChangedTheJob,
-    /// P7: a job that had come to its end stands otherwise, without an operator's retry.
+    /// P7: a job that had come to its end stands otherwise, without an operator's word.
     EndDidNotStand,
     /// P9: force did not consume a token.
     ForceWithoutToken,
@@ -158,11 +158,12 @@ impl CheckedDecision<'_> {
 
     fn the_end_stands(&self) -> Result<(), JobViolation> {
         let (before, after) = (self.before.state, self.after.state);
-        let retried = matches!(self.command, JobCommand::Retry { .. }) && before != JobState::Completed;
-        must(!before.is_final() || before == after || retried, JobViolation::EndDidNotStand)?;
-        // No earlier attempt reports on a job that an operator started over.
-        let restarted = retried && self.decision.record.is_some();
-        must(!restarted || self.after.token > self.standing.newest, JobViolation::ForceWithoutToken)
+        let by_operator = matches!(self.command, JobCommand::Retry { .. } | JobCommand::EndByForce { .. });
+        let corrected = by_operator && before != JobState::Completed;
+        must(!before.is_final() || before == after || corrected, JobViolation::EndDidNotStand)?;
+        // No earlier attempt reports on a job that an operator started over or ended.
+        let changed = by_operator && self.decision.record.is_some();
+        must(!changed || self.after.token > self.standing.newest, JobViolation::ForceWithoutToken)
     }
 
     fn claims_follow_each_other(&self) -> Result<(), JobViolation> {
@@ -176,7 +177,8 @@ impl CheckedDecision<'_> {
                 noted.map(|attempt| attempt.outcome),
                 Some(AttemptOutcome::Completed | AttemptOutcome::CompletedLate)
             );
-            let called_off = completed || self.after.state == JobState::Cancelled;
+            let forced = matches!(self.command, JobCommand::EndByForce { .. });
+            let called_off = completed || forced || self.after.state == JobState::Cancelled;
             must(claim.cancel.is_none() || called_off, JobViolation::CancelForgotten)?;
         }
         let counted = self.before.attempt_count() + u32::from(begun);
@@ -245,6 +247,9 @@ impl CheckedDecision<'_> {
             Ok(JobCommandResult::Expired { .. }) => {
                 must(self.live_ms().is_none(), JobViolation::LiveClaimExpired)
             }
+            Ok(JobCommandResult::EndedByForce { state }) => {
+                must(*state == after.state && state.is_final(), JobViolation::EndDidNotStand)
+            }
             Ok(JobCommandResult::Cancelled { state }) => {
                 must(*state == after.state, JobViolation::EndDidNotStand)?;
                 let by_force = self.ending() == (None, Some(AttemptOutcome::Revoked));
@@ -269,6 +274,7 @@ fn speaker(command: &JobCommand) -> Option<AttemptProof> {
         JobCommand::Claim { .. }
         | JobCommand::Expire { .. }
         | JobCommand::Cancel { .. }
+        | JobCommand::EndByForce { .. }
         | JobCommand::Retry { .. }
         | JobCommand::Delete { .. }
         | JobCommand::Preempt(_)

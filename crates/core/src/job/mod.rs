@@ -22,7 +22,8 @@ mod state;
 
 pub use attempt::{AttemptHistory, AttemptOutcome, PastAttempt};
 pub use command::{
-    AttemptProof, AttemptRenewal, AttemptWrite, JobCommand, JobCommandResult, JobRefusal, ReportedAttempt,
+    AttemptProof, AttemptRenewal, AttemptWrite, ForcedState, JobCommand, JobCommandResult, JobRefusal,
+    ReportedAttempt,
 };
 pub use decide::{JobDecision, JobStanding, decide};
 pub use id::JobId;

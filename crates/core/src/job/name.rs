@@ -46,6 +46,13 @@ impl QueueName {
     }
 }
 
+impl EffectName {
+    /// What an operation is in its own ledger: begun, and not known to have been carried out.
+    pub fn operation() -> Self {
+        EffectName("operation".into())
+    }
+}
+
 impl Default for QueueName {
     fn default() -> Self {
         QueueName("default".into())

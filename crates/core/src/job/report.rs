@@ -128,8 +128,8 @@ impl JobCase<'_> {
                 if record.crash_count >= record.options.max_crashes {
                     (JobState::Quarantined, Due::Now)
                 } else {
-                    // Its place in the spread.
-                    let delay_ms = random % (CRASH_SPREAD_MS + 1);
+                    // Its place in the spread, which is never longer than it took to notice that its holder is dead.
+                    let delay_ms = random % (CRASH_SPREAD_MS.min(claim.ttl_ms) + 1);
                     (JobState::Scheduled, Due::Store(self.spread_from_ms().saturating_add(delay_ms)))
                 }
             }
@@ -190,7 +190,12 @@ impl JobCase<'_> {
     }
 
     /// The answer and the fact of an attempt that ended.
-    fn ended(&self, record: JobRecord, deadline: DeadlineChange, how: AttemptOutcome) -> JobDecision {
+    pub(super) fn ended(
+        &self,
+        record: JobRecord,
+        deadline: DeadlineChange,
+        how: AttemptOutcome,
+    ) -> JobDecision {
         let reported = self.reported(&record, how);
         let fact = record.attempts().last().map(|attempt| EventData::JobAttemptEnded {
             token: attempt.token,

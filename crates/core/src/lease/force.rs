@@ -75,7 +75,7 @@ impl LeaseCase<'_> {
     }
 
     pub(super) fn advance(&self, lift: u64, by: &Owner) -> LeaseDecision {
-        let Some(lifted) = self.record.counter.max(self.standing.floor).lifted(lift) else {
+        let Some(lifted) = self.record.counter.max(self.standing.floor).advanced(lift) else {
             return answer(Err(Refusal::TokensExhausted));
         };
         let (how, nothing) = (LeaseOutcome::Advanced, LeaseCommandResult::Nothing);

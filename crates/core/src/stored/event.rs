@@ -70,6 +70,7 @@ facts! {
     EffectCompensationEnded { effect: String, #[serde(rename = "undone")] compensated: bool },
     QueueChanged { queue: QueueName, mode: String, by: Owner },
     ScheduleFired { schedule: ScheduleName, #[serde(rename = "due_wall_ms")] due_at_ms: u64 },
+    JobEndedByForce { by: Owner, reason: Reason, state: StateV1 },
 }
 
 stored_enum! {

@@ -4,8 +4,8 @@
 use std::num::NonZeroU32;
 
 use fencehold_core::job::{
-    AttemptOutcome, AttemptProof, AttemptRenewal, AttemptWrite, JobCommand, JobCommandResult, JobDecision,
-    JobOptions, JobRecord, JobRefusal, JobStanding, JobState, ReportedAttempt, decide,
+    AttemptOutcome, AttemptProof, AttemptRenewal, AttemptWrite, ForcedState, JobCommand, JobCommandResult,
+    JobDecision, JobOptions, JobRecord, JobRefusal, JobStanding, JobState, ReportedAttempt, decide,
 };
 use fencehold_core::lease::{DeadlineChange, PreemptRequest};
 use fencehold_core::retry::{Backoff, RetryPolicy};
@@ -213,6 +213,13 @@ impl OneJob {
 
     pub(crate) fn cancel(&mut self, now: bool) -> Result<JobState, JobRefusal> {
         assert_matches!(self.ask(&cancelling(now))?, JobCommandResult::Cancelled { state } => Ok(state))
+    }
+
+    pub(crate) fn end_by_force(&mut self, state: ForcedState) -> Result<JobState, JobRefusal> {
+        match self.ask(&JobCommand::EndByForce { state, by: operator(), reason: reason() })? {
+            JobCommandResult::EndedByForce { state } => Ok(state),
+            other => panic!("an end by force was answered {other:?}"),
+        }
     }
 
     pub(crate) fn retry(&mut self) -> Result<JobCommandResult, JobRefusal> {

@@ -320,14 +320,15 @@ impl LeaseModel {
     }
 
     fn advance(&mut self, lift: u64, reply: &Reply) {
-        let lifted = self.counter.max(self.floor).get() + lift;
-        if lifted > TOKEN_MAX {
+        let newest = self.counter.max(self.floor).get();
+        let has_tokens = newest + 1 < TOKEN_MAX;
+        if newest + lift > TOKEN_MAX && has_tokens {
             return assert_eq!(*reply, Err(Refusal::TokensExhausted));
         }
         assert_eq!(*reply, Ok(LeaseCommandResult::Nothing));
         self.end(LeaseOutcome::Advanced);
         self.advanced_at_ms = Some(self.now_ms);
-        self.spend(Token::new(lifted));
+        self.spend(Token::new((newest + lift).min(TOKEN_MAX)));
     }
 
     /// A token that was never given is an alarm, and the only thing that is.

@@ -6,10 +6,12 @@ use fencehold_contract::job::{
     QueueMode, QueueView, SetQueueModeRequest,
 };
 use fencehold_contract::quota::Limited;
-use fencehold_core::job::{JobCommand, JobCommandResult, JobId, JobRefusal, JobState, QueueName};
+use fencehold_core::job::{
+    ForcedState, JobCommand, JobCommandResult, JobId, JobRefusal, JobState, QueueName,
+};
 use fencehold_core::{EventData, Owner};
 
-use super::archive::JobChange;
+use super::archive::{JobChange, JobNote};
 use super::enqueue::unique_digest;
 use super::queues::QueueState;
 use super::{ItemResult, JobSlotChange};
@@ -48,6 +50,12 @@ impl Step<'_> {
             }
             JobAction::Retry => JobCommand::Retry { by },
             JobAction::Delete { force } => JobCommand::Delete { force: *force },
+            JobAction::Complete { reason, .. } => {
+                JobCommand::EndByForce { state: ForcedState::Completed, by, reason: reason.clone() }
+            }
+            JobAction::Fail { reason } => {
+                JobCommand::EndByForce { state: ForcedState::Failed, by, reason: reason.clone() }
+            }
         };
         if request.dry_run {
             let slot = self.job(at).ok_or(JobRefusal::JobNotFound)?;
@@ -61,6 +69,12 @@ impl Step<'_> {
             self.note_job(space, id, vec![EventData::JobDeleted { by, state, forced }]);
             self.remove_job(space, at);
             return Ok(state);
+        }
+        if let JobAction::Complete { result: Some(result), .. } = &request.action {
+            self.keep_note(at, JobNote::Result, result.as_bytes().into());
+        }
+        if matches!(request.action, JobAction::Complete { .. } | JobAction::Fail { .. }) {
+            self.withdraw_operation(at);
         }
         // A job that is not ready any more asks no holder to yield.
         if self.job_state(at) != Some(JobState::Queued) {

@@ -98,7 +98,7 @@ impl Step<'_> {
         }
     }
 
-    fn forget_effect(&mut self, at: u32, effect: EffectName) {
+    pub(super) fn forget_effect(&mut self, at: u32, effect: EffectName) {
         self.effects(at).retain(|other| other.name != effect);
         self.recount_effects(at);
         let arrival = self.job(at).map_or(0, |slot| slot.arrival);
@@ -117,11 +117,11 @@ impl Step<'_> {
         self.jobs.ledgers.entry(at).or_default()
     }
 
-    fn effect(&mut self, at: u32, name: &EffectName) -> Option<Effect> {
+    pub(super) fn effect(&mut self, at: u32, name: &EffectName) -> Option<Effect> {
         self.effects(at).iter().find(|effect| effect.name == *name).cloned()
     }
 
-    fn keep_effect(&mut self, at: u32, effect: Effect) {
+    pub(super) fn keep_effect(&mut self, at: u32, effect: Effect) {
         let effects = self.effects(at);
         match effects.iter_mut().find(|other| other.name == effect.name) {
             Some(other) => *other = effect.clone(),
@@ -215,13 +215,18 @@ impl Step<'_> {
             let message = "its holder is still at work, and may know itself".to_owned();
             return Err(JobRefusal::WrongState { state, message });
         }
+        let is_operation = request.effect == EffectName::operation() && self.is_operation(at);
         if let EffectResolution::Happened { value } = request.resolution {
+            if is_operation {
+                return self.complete_operation(at, request.by, &value);
+            }
             let (state, value, written_at_ms) = (EffectState::Done, Some(value), self.now.wall_ms);
             self.keep_effect(at, Effect { state, value, written_at_ms, ..found });
         } else {
             self.forget_effect(at, request.effect);
         }
-        if state == JobState::InDoubt {
+        // An operation starts over also where no one has asked for it since its holder died.
+        if state == JobState::InDoubt || is_operation && !state.is_final() {
             self.apply_to_job(at, &JobCommand::Retry { by: request.by })?;
         }
         Ok(())
@@ -230,7 +235,7 @@ impl Step<'_> {
 
 impl Engine {
     /// The place of the next new effect of a job, if it may have another.
-    fn next_nth(&self, at: u32, found: Option<&Effect>) -> ItemResult<u16> {
+    pub(super) fn next_nth(&self, at: u32, found: Option<&Effect>) -> ItemResult<u16> {
         let count = self.job(at).map_or(0, |slot| slot.record.notes.effects);
         if found.is_none() && usize::from(count) >= EFFECTS_PER_JOB_MAX {
             let message = "effects of this job".to_owned();
@@ -264,6 +269,6 @@ impl Engine {
     }
 }
 
-fn is_open(effect: &Effect) -> bool {
+pub(super) fn is_open(effect: &Effect) -> bool {
     matches!(effect.state, EffectState::Intended(_))
 }

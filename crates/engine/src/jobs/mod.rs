@@ -223,7 +223,7 @@ impl Step<'_> {
 
     /// After `store advance`: nothing from before speaks for a job any more.
     pub(super) fn advance_jobs(&mut self, lift: u64) -> Result<(), StoreError> {
-        let Some(lifted) = self.jobs.newest.max(self.jobs.ceiling).lifted(lift) else {
+        let Some(lifted) = self.jobs.newest.max(self.jobs.ceiling).advanced(lift) else {
             return Err(StoreError::LimitReached {
                 message: "the tokens of jobs".to_owned(),
                 limit: TOKEN_MAX,

@@ -3,16 +3,19 @@
 use fencehold_contract::StoreError;
 use fencehold_contract::job::{BeginOperationRequest, BegunOperation, NewJob, OperationStatus, Unique};
 use fencehold_contract::operation::JobResponse;
-use fencehold_core::BadInput;
 use fencehold_core::job::{
-    AttemptProof, Due, JobCommand, JobId, JobKind, JobRecord, JobRefusal, JobState, QueueName,
+    AttemptProof, Due, EffectName, ForcedState, JobCommand, JobId, JobKind, JobRecord, JobRefusal, JobState,
+    QueueName,
 };
-use fencehold_core::ledger::InDoubtPolicy;
+use fencehold_core::ledger::{Effect, EffectStart, InDoubtPolicy, begin};
+use fencehold_core::{BadInput, Owner, Reason, Token};
 
-use super::JobReply;
+use super::archive::JobNote;
 use super::claim::tokens_exhausted;
 use super::enqueue::{UniqueJob, identity, unique_digest, window_clock_ms};
+use super::ledger::is_open;
 use super::read::ArchiveRead;
+use super::{ItemResult, JobReply};
 use crate::state::{Granted, ResponseBody};
 use crate::step::Step;
 use crate::waiters::Ticket;
@@ -93,10 +96,9 @@ impl Step<'_> {
                 OperationStatus::Failed { job_id, state, error }
             }
             JobState::Queued | JobState::Scheduled => {
-                // An earlier holder died, or gave it back. Only a death leaves a doubt.
-                let died = record.attempts().last().is_some_and(|attempt| attempt.outcome.ran_out());
+                let in_doubt = self.is_in_doubt(at, request.in_doubt_policy);
                 self.make_ready(at);
-                if !died || request.in_doubt_policy != InDoubtPolicy::Manual {
+                if !in_doubt {
                     return self.hand_over(ticket, at, request);
                 }
                 self.stop_in_doubt(at, request);
@@ -108,11 +110,63 @@ impl Step<'_> {
         Ok(Some(JobResponse::BegunOperation(Ok(begun))))
     }
 
+    /// Whether it is not known how far an earlier holder came. One that gave the operation back, or of whom a person knows, leaves no
+    /// doubt.
+    fn is_in_doubt(&mut self, at: u32, policy: InDoubtPolicy) -> bool {
+        let announced = self.intended_operation(at).is_some();
+        let died = self.job(at).is_some_and(|slot| {
+            let last = slot.record.attempts().last();
+            last.is_some_and(|last| last.outcome.ran_out() && last.token == slot.record.token)
+        });
+        announced || died && policy == InDoubtPolicy::Manual
+    }
+
     /// An operation whose holder died waits for a person.
     fn stop_in_doubt(&mut self, at: u32, request: &BeginOperationRequest) {
+        let died = self.job(at).map_or(Token::NONE, |slot| slot.record.token);
         if let Some(by) = self.claim_operation(at, request) {
-            let _ = self.apply_to_job(at, &JobCommand::StopAtIntent { by, effect: "operation".into() });
+            let effect = EffectName::operation();
+            let _ = self.apply_to_job(at, &JobCommand::StopAtIntent { by, effect: effect.as_str().into() });
+            self.announce_operation(at, died);
         }
+    }
+
+    /// Notes that a holder carries the operation out: unless it reports, it is not known how far it came, and a person must look.
+    fn announce_operation(&mut self, at: u32, token: Token) {
+        let (name, policy, wall_ms) = (EffectName::operation(), InDoubtPolicy::Manual, self.now.wall_ms);
+        let found = self.effect(at, &name);
+        let Ok(nth) = self.next_nth(at, found.as_ref()) else { return };
+        if let EffectStart::Go(effect) = begin(found.as_ref(), &name, policy, token, nth, wall_ms) {
+            self.keep_effect(at, effect);
+        }
+    }
+
+    pub(super) fn is_operation(&self, at: u32) -> bool {
+        self.job(at)
+            .is_some_and(|slot| self.jobs.queues.at(slot.queue).name == QueueName::operations())
+    }
+
+    /// What an operation announced of itself, and no one has resolved.
+    fn intended_operation(&mut self, at: u32) -> Option<Effect> {
+        let has_effects = self.job(at)?.record.notes.effects > 0;
+        let found = (has_effects && self.is_operation(at)).then(|| self.effect(at, &EffectName::operation()));
+        found.flatten().filter(is_open)
+    }
+
+    /// Someone who knows has said what became of the operation: its holder, or a person.
+    pub(super) fn withdraw_operation(&mut self, at: u32) {
+        if self.intended_operation(at).is_some() {
+            self.forget_effect(at, EffectName::operation());
+        }
+    }
+
+    /// A person knows that the operation was carried out, and what it gave.
+    pub(super) fn complete_operation(&mut self, at: u32, by: Owner, result: &str) -> ItemResult<()> {
+        let (state, reason) = (ForcedState::Completed, Reason::new("the operation happened")?);
+        self.apply_to_job(at, &JobCommand::EndByForce { state, by, reason })?;
+        self.keep_note(at, JobNote::Result, result.as_bytes().into());
+        self.withdraw_operation(at);
+        Ok(())
     }
 
     /// Takes an operation out of its waiting time: its next holder is here.
@@ -135,6 +189,9 @@ impl Step<'_> {
     fn hand_over(&mut self, ticket: Ticket, at: u32, request: &BeginOperationRequest) -> JobReply {
         let claimed = self.claim_operation(at, request);
         let (by, job) = claimed.zip(self.picked(at)).ok_or_else(tokens_exhausted)?;
+        if request.in_doubt_policy == InDoubtPolicy::Manual {
+            self.announce_operation(at, by.token);
+        }
         let read = ArchiveRead::Began { job, resumed: false };
         self.respond(ticket, ResponseBody::ToRead(read), Some(Granted::Jobs(vec![(at, by)])));
         Ok(None)

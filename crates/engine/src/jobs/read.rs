@@ -5,11 +5,12 @@ use fencehold_contract::job::{
     JobFilter, JobPage, JobView, ListEffectsRequest, ListJobsRequest, OperationStatus, RunnerView,
 };
 use fencehold_contract::operation::JobResponse;
-use fencehold_core::job::{JobId, JobNotes, JobOptions, JobState, PastAttempt};
+use fencehold_core::job::{EffectName, JobId, JobNotes, JobOptions, JobState, PastAttempt};
 use fencehold_core::ledger::{Compensation, Effect, EffectState};
 use fencehold_core::{Timestamp, Token};
 
 use super::archive::{Archive, ArchiveRange, ArchiveResult, JobBody, JobNote};
+use super::ledger::is_open;
 use super::table::JobSlot;
 use crate::state::Engine;
 use crate::step::Step;
@@ -217,7 +218,12 @@ impl Engine {
             ArchiveRead::Began { job, resumed } => {
                 let job_id = job.id;
                 let operation = match claimed(job, archive)? {
-                    Some(job) => OperationStatus::Started { job: Box::new(job) },
+                    Some(mut job) => {
+                        // Its holder knows that it has begun.
+                        job.effects
+                            .retain(|effect| effect.name != EffectName::operation() || !is_open(effect));
+                        OperationStatus::Started { job: Box::new(job) }
+                    }
                     None => OperationStatus::InDoubt { job_id },
                 };
                 JobResponse::BegunOperation(Ok(BegunOperation { operation, waited_ms: 0, resumed }))

@@ -17,7 +17,7 @@ use fencehold_contract::operation::{
 use fencehold_contract::{Quota, QuotaUsage, StoreError};
 use fencehold_core::job::{AttemptProof, JobCommand, JobId, QueueName};
 use fencehold_core::ledger::Effect;
-use fencehold_core::limits::TOKEN_MAX;
+use fencehold_core::limits::{CRASHES_AT_ONCE_MAX, TOKEN_MAX};
 use fencehold_core::{Event, Namespace, Timestamp, Token};
 
 use super::JobBatch;
@@ -170,10 +170,11 @@ impl Replay {
 
     /// Notes which of these claims have run out.
     pub fn expire(&mut self, ids: &[JobId]) {
+        let is_herd = ids.len() > CRASHES_AT_ONCE_MAX;
         for id in ids {
             let slot = self.engine.jobs.table.get(*id).filter(|slot| slot.record.claim.is_some());
             if let Some(random) = slot.map(|slot| id.spread(slot.record.token.get())) {
-                self.apply(*id, &JobCommand::Expire { random });
+                self.apply(*id, &JobCommand::Expire { random: if is_herd { random } else { 0 } });
             }
         }
     }

@@ -71,6 +71,7 @@ impl Step<'_> {
             self.keep_note(at, what, bytes);
         }
         if let JobCommandResult::Reported(reported) = outcome {
+            self.withdraw_operation(at);
             return Ok(reported);
         }
         // As it stands at this moment: that its time has come may not have been noticed yet.

@@ -4,6 +4,7 @@
 use std::collections::BTreeSet;
 
 use fencehold_core::job::{JobCommand, JobState};
+use fencehold_core::limits::CRASHES_AT_ONCE_MAX;
 
 use crate::state::Engine;
 use crate::step::Step;
@@ -16,6 +17,7 @@ impl Step<'_> {
         self.dismiss_waits();
         let fired = self.fire_schedules();
         let (mut left, now_ms) = (budget, self.now.store_ms);
+        let mut run_out = Vec::new();
         while left > 0 {
             left -= 1;
             let Some(at) = self.jobs.wheel.pop_due(now_ms) else { break };
@@ -25,9 +27,12 @@ impl Step<'_> {
                 // Renewed since. The wheel is lazy: only now does it learn.
                 self.jobs.wheel.schedule(at, deadline_ms);
             } else {
-                let random = slot.id.spread(slot.record.token.get());
-                let _ = self.apply_to_job(at, &JobCommand::Expire { random });
+                run_out.push((at, slot.id.spread(slot.record.token.get())));
             }
+        }
+        let is_herd = run_out.len() > CRASHES_AT_ONCE_MAX;
+        for (at, random) in run_out {
+            let _ = self.apply_to_job(at, &JobCommand::Expire { random: if is_herd { random } else { 0 } });
         }
         while left > 0 && self.wake_one() {
             left -= 1;

@@ -107,6 +107,10 @@ impl Counters {
                 match (&request.action, outcome) {
                     (JobAction::Retry, Some(Ok(_))) => "start over: done",
                     (JobAction::Retry, _) => "start over: refused",
+                    (JobAction::Complete { .. } | JobAction::Fail { .. }, Some(Ok(_))) => {
+                        "end by force: done"
+                    }
+                    (JobAction::Complete { .. } | JobAction::Fail { .. }, _) => "end by force: refused",
                     (_, Some(Ok(JobState::Cancelled))) => "cancel: done",
                     (_, Some(Ok(_))) => "cancel: asked for",
                     _ => "cancel: refused",

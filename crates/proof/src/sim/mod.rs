@@ -123,6 +123,8 @@ impl Summary {
             "cancel: refused",
             "start over: done",
             "start over: refused",
+            "end by force: done",
+            "end by force: refused",
             "queue: paused",
             "queue: opened",
             "look at a job",

@@ -79,8 +79,11 @@ impl Simulation {
 
     fn acts(&mut self, at: usize) {
         let Some(id) = self.some_job() else { return };
-        let (action, verb) = match self.random.draw() % 4 {
+        let reason = || Reason::new("simulated").unwrap_or_else(|_| unreachable!("a reason"));
+        let (action, verb) = match self.random.draw() % 6 {
             0 => (JobAction::Retry, "starts over"),
+            2 => (JobAction::Complete { result: Some("7".into()), reason: reason() }, "completes by force"),
+            3 => (JobAction::Fail { reason: reason() }, "fails by force"),
             1 => (JobAction::Cancel { reason: None, force: true }, "calls off at once"),
             _ => (JobAction::Cancel { reason: Reason::new("simulated").ok(), force: false }, "calls off"),
         };

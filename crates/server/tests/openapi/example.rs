@@ -146,6 +146,18 @@ pub(crate) fn of(operation: &str) -> Example {
         "retry_job_batch" => post(failed, results(&changed("queued"))),
         "delete_job" => post(job_by, changed("completed")),
         "delete_job_batch" => post(failed, results(&changed("failed"))),
+        "complete_job" => {
+            let result =
+                with(with(job_by, "reason", json!("seen in the outbox")), "result", json!({ "sent": true }));
+            post(result, changed("completed"))
+        }
+        "complete_job_batch" => {
+            post(with(failed, "reason", json!("seen in the outbox")), results(&changed("completed")))
+        }
+        "fail_job" => post(with(job_by, "reason", json!("the customer has left")), changed("failed")),
+        "fail_job_batch" => {
+            post(with(failed, "reason", json!("the customer has left")), results(&changed("failed")))
+        }
         "get_job" => {
             let mut detail = job;
             detail["payload"] = json!({ "to": "a@example.org" });

@@ -49,6 +49,10 @@ pub(crate) fn sample(name: &str) -> Value {
         "cancel_job_batch" | "retry_job_batch" | "delete_job_batch" => {
             json!({ "selector": { "type": "ids", "job_ids": [JOB] }, "by": "tester" })
         }
+        "complete_job" | "fail_job" => json!({ "job_id": JOB, "by": "tester", "reason": "r" }),
+        "complete_job_batch" | "fail_job_batch" => {
+            json!({ "selector": { "type": "ids", "job_ids": [JOB] }, "by": "tester", "reason": "r" })
+        }
         "pause_queue" | "resume_queue" | "drain_queue" | "delete_queue" => {
             json!({ "queue": "q", "by": "tester" })
         }
@@ -85,10 +89,9 @@ fn allowed(name: &str, scope: Scope) -> bool {
             "get_store_capabilities" | "get_store_status" => true,
             "enqueue_job" | "begin_operation" => scope == Scope::JobEnqueue,
             "claim_jobs" | "renew_attempt" | "report_attempt" | "write_effect" => scope == Scope::JobWork,
-            "cancel_job" | "retry_job" | "delete_job" | "pause_queue" | "resume_queue" | "drain_queue"
-            | "delete_queue" | "set_schedule" | "delete_schedule" | "resolve_effect" => {
-                scope == Scope::JobAdmin
-            }
+            "cancel_job" | "retry_job" | "delete_job" | "complete_job" | "fail_job" | "pause_queue"
+            | "resume_queue" | "drain_queue" | "delete_queue" | "set_schedule" | "delete_schedule"
+            | "resolve_effect" => scope == Scope::JobAdmin,
             "get_job" | "list_jobs" | "get_queue" | "list_queues" | "get_schedule" | "list_schedules"
             | "list_effects" => job,
             _ => false,
@@ -327,7 +330,7 @@ fn force_is_in_the_audit_with_who_from_where_what_and_why_and_so_is_who_was_deni
 fn every_act_of_force_is_in_the_audit_whether_it_was_done_or_denied() {
     let acts: Vec<&str> =
         "revoke_lease revoke_lease_batch cancel_job cancel_job_batch retry_job retry_job_batch \
-        delete_job delete_job_batch pause_queue resume_queue drain_queue delete_queue set_schedule \
+        delete_job delete_job_batch complete_job complete_job_batch fail_job fail_job_batch pause_queue resume_queue drain_queue delete_queue set_schedule \
         delete_schedule resolve_effect advance_store reopen_store set_quota create_access_token \
         revoke_access_token"
             .split_whitespace()
@@ -448,6 +451,10 @@ fn what_the_rules_refuse_stands_in_the_audit_as_failed() {
         ("retry_job_batch", 200),
         ("delete_job", 404),
         ("delete_job_batch", 200),
+        ("complete_job", 404),
+        ("complete_job_batch", 200),
+        ("fail_job", 404),
+        ("fail_job_batch", 200),
         ("delete_queue", 404),
         ("delete_schedule", 404),
         ("resolve_effect", 404),

@@ -40,7 +40,10 @@ impl Call<'_> {
         // A request that only asks the holder to stop waits for no fence.
         let forced = matches!(
             request.action,
-            JobAction::Cancel { force: true, .. } | JobAction::Delete { force: true }
+            JobAction::Cancel { force: true, .. }
+                | JobAction::Delete { force: true }
+                | JobAction::Complete { .. }
+                | JobAction::Fail { .. }
         );
         let ends = forced && !request.dry_run;
         let about = DecisionScope { ends, ..self.scope(ids.clone()) };

@@ -156,8 +156,10 @@ mod tests {
             read::<ScheduleV1<'_>>(bytes).map(ScheduleSpec::from)
         });
         let kept = |event: &Event| write(&EventV1::from(event.clone()));
-        golden::current(HERE, "event.v1.json", &samples::events(), kept, |bytes| {
-            read::<EventV1>(bytes).map(Event::from)
-        });
+        for (file, events) in
+            [("event.v1.json", samples::events()), ("later-event.v1.json", samples::later_events())]
+        {
+            golden::current(HERE, file, &events, kept, |bytes| read::<EventV1>(bytes).map(Event::from));
+        }
     }
 }

@@ -92,6 +92,13 @@ BEGIN
         ELSE
             SELECT array_agg(u <= v_now) INTO v_late FROM unnest(v_until) AS u;
         END IF;
+        -- What was begun with the policy to ask a person is known to be done. Operations are never light.
+        IF false = ANY(v_light) THEN
+            DELETE FROM job_effect e USING unnest(v_arrival, v_lane, v_light) AS g(arrival, lane, light)
+                WHERE NOT g.light AND e.arrival = g.arrival AND e.name = 'operation' AND jsonb_typeof(e.effect->'state') = 'object'
+                AND EXISTS (SELECT FROM job_lane l JOIN job_queue q ON q.number = l.queue
+                    WHERE l.lane = g.lane AND q.name = 'fencehold/operations');
+        END IF;
         IF p_drops THEN
             -- Checkpoint and progress stay for people to see. Hardly any job has them.
             v_bare := NOT EXISTS (SELECT FROM job_past) AND NOT EXISTS (SELECT FROM job_note) AND NOT EXISTS (SELECT FROM job_effect)

@@ -357,7 +357,7 @@ BEGIN
         RAISE EXCEPTION USING errcode = 'FH005',
             message = format('job %s: nobody knows whether the effect %s happened: the attempt under token %s announced it, and said no more',
                 p_job, p_effect, v_found->>'token'),
-            hint = 'Roll back, and have a person look: see `fencehold reconcile`.';
+            hint = 'Roll back, and have a person look: see `fencehold effect resolve`.';
     END IF;
     RETURN NULL;
 END $$;

@@ -29,7 +29,7 @@ BEGIN
 END $$;
 
 -- After a restore or a lossy failover: ends every lease of every namespace and lifts every counter and floor. `exhausted` names a key that
--- could not be lifted so far: then nothing was changed.
+-- could not be lifted so far: then nothing was changed. A key without a token left goes to the cap, and keeps no other from being lifted.
 CREATE OR REPLACE FUNCTION lease_advance(lift bigint, by_owner text, lock_ms bigint,
     OUT keys bigint, OUT ended bigint, OUT closed_for_ms bigint, OUT exhausted text, OUT namespaces jsonb)
 LANGUAGE plpgsql VOLATILE SECURITY DEFINER SET search_path FROM CURRENT AS $$
@@ -44,8 +44,9 @@ BEGIN
     LOCK TABLE lease_key, lease_hold, namespace, job_running, job_ready, job_scheduled, job_settled IN EXCLUSIVE MODE;
     now := now_ms();
     SELECT l.key INTO exhausted FROM lease_key l
-    WHERE greatest(l.counter, floor_of(l.namespace)) + lift > limit_token() ORDER BY l.id LIMIT 1;
-    IF exhausted IS NULL AND (SELECT floor + lift > limit_token() FROM store_state) THEN
+    WHERE greatest(l.counter, floor_of(l.namespace)) + lift > limit_token()
+        AND greatest(l.counter, floor_of(l.namespace)) < limit_token() - 1 ORDER BY l.id LIMIT 1;
+    IF exhausted IS NULL AND (SELECT floor + lift > limit_token() AND floor < limit_token() - 1 FROM store_state) THEN
         exhausted := '*';
     END IF;
     IF exhausted IS NULL THEN
@@ -66,10 +67,10 @@ BEGIN
         END IF;
     END LOOP;
     -- What ended in the time that was lost is not in the history: every hold id from before is treated as ended.
-    UPDATE lease_key l SET counter = greatest(l.counter, floor_of(l.namespace)) + lift, forgotten_at_ms = now,
+    UPDATE lease_key l SET counter = least(limit_token(), greatest(l.counter, floor_of(l.namespace)) + lift), forgotten_at_ms = now,
         freed_at_ms = coalesce(freed_at_ms, now);
     UPDATE namespace SET floor = floor + lift WHERE floor + lift <= limit_token();
-    UPDATE store_state SET closed_until_ms = greatest(closed_until_ms, now + longest_ttl()), floor = floor + lift
+    UPDATE store_state SET closed_until_ms = greatest(closed_until_ms, now + longest_ttl()), floor = least(limit_token(), floor + lift)
     RETURNING closed_until_ms INTO until;
     closed_for_ms := until - now;
     INSERT INTO namespace_closed (namespace, until_ms)
@@ -168,8 +169,11 @@ DECLARE
 BEGIN
     v_now := now_ms();
     v_newest := job_newest() + lift;
-    IF v_newest > 9007199254740991 THEN
-        RETURN 'the tokens of jobs';
+    IF v_newest > limit_token() THEN
+        IF job_newest() < limit_token() - 1 THEN
+            RETURN 'the tokens of jobs';
+        END IF;
+        v_newest := limit_token();
     END IF;
     PERFORM setval('job_token', v_newest);
     FOR v_run IN SELECT * FROM job_running ORDER BY id LOOP

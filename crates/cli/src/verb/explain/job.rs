@@ -3,7 +3,7 @@
 use fencehold_contract::FlatEvent;
 use fencehold_contract::clock::{Clock as _, SystemClock};
 use fencehold_contract::job::{JobDetail, JobView, QueueMode, QueueView, RunnerView};
-use fencehold_core::job::{AttemptOutcome, CompensationState, JobId, JobState};
+use fencehold_core::job::{AttemptOutcome, CompensationState, JobId, JobState, QueueName};
 use fencehold_core::ledger::EffectState;
 use fencehold_core::{Event, Key};
 use serde::Serialize;
@@ -85,7 +85,11 @@ fn next(detail: &JobDetail, queue: Option<&QueueView>, now_wall_ms: u64) -> Stri
     let job = &detail.job;
     let id = job.id;
     let retry = format!("`fencehold job retry {id}` has it start over");
+    let is_operation = job.queue == QueueName::operations();
     match job.state {
+        JobState::Queued | JobState::Scheduled if is_operation => in_doubt(detail).unwrap_or_else(|| {
+            "Nothing by itself: the next request with its idempotency key carries it out.".to_owned()
+        }),
         JobState::Queued => queued(job, queue),
         JobState::Scheduled => {
             let due_in_ms = job.due_in_ms.unwrap_or(0);
@@ -108,19 +112,22 @@ fn next(detail: &JobDetail, queue: Option<&QueueView>, now_wall_ms: u64) -> Stri
             "Nothing by itself: it was the end of {} holders, and is kept from others. Find out why; then {retry}.",
             job.crash_count
         ),
-        JobState::InDoubt => {
-            let open = detail
-                .effects
-                .iter()
-                .find(|effect| matches!(effect.state, EffectState::Intended(_)));
-            let effect = open.map_or("EFFECT".to_owned(), |effect| shell::word(effect.name.as_str()));
-            format!(
-                "A person must look: effect {effect} was begun, and it is not known whether it happened. Then \
-                 `fencehold effect resolve {id} {effect} --happened JSON` or `--did-not-happen`."
-            )
-        }
+        JobState::InDoubt => in_doubt(detail).unwrap_or_else(|| format!("A person must look. Then {retry}.")),
         _ => String::new(),
     }
+}
+
+/// What to do about the effect that is in doubt, if one is.
+fn in_doubt(detail: &JobDetail) -> Option<String> {
+    let open = detail
+        .effects
+        .iter()
+        .find(|effect| matches!(effect.state, EffectState::Intended(_)))?;
+    let (id, effect) = (detail.job.id, shell::word(open.name.as_str()));
+    Some(format!(
+        "A person must look: effect {effect} was begun, and it is not known whether it happened. Then \
+         `fencehold effect resolve {id} {effect} --happened JSON` or `--did-not-happen`."
+    ))
 }
 
 fn queued(job: &JobView, queue: Option<&QueueView>) -> String {

@@ -1,9 +1,11 @@
 //! `fencehold job renew`, `complete`, `fail`, `snooze` and `release`: what a script says of its attempt at a job.
 
 use fencehold_contract::http::RenewedAttempt;
-use fencehold_contract::job::{AttemptReport, Report};
+use fencehold_contract::job::{AttemptReport, JobAction, Report};
 use fencehold_core::job::{AttemptRenewal, JobId};
+use fencehold_core::{Owner, Reason};
 
+use super::change::JobSelection;
 use super::options::Payload;
 use crate::context::Context;
 use crate::duration::{parse_ms, show_ms};
@@ -68,23 +70,67 @@ impl AttemptArgs {
     }
 }
 
+// For the worker that did the work, or never will, and cannot say so.
+#[derive(Debug, clap::Args)]
+pub(crate) struct ForceArgs {
+    /// In place of its worker, without a hold id: a token is consumed, so that what the worker still writes is refused
+    #[arg(long, requires_all = ["job", "reason"], conflicts_with = "token")]
+    force: bool,
+    /// With --force: why; kept in the job's history
+    #[arg(long, requires = "force")]
+    reason: Option<Reason>,
+    /// With --force: who does it [default: user@host]
+    #[arg(long, value_name = "NAME", requires = "force")]
+    by: Option<Owner>,
+}
+
+impl ForceArgs {
+    /// Why it is forced; `None`: it is not.
+    fn reason(&self) -> Option<Reason> {
+        self.reason.clone().filter(|_| self.force)
+    }
+
+    async fn change(
+        self,
+        context: &Context,
+        job: Option<JobId>,
+        action: JobAction,
+        done: &'static str,
+    ) -> VerbResult {
+        let selection = JobSelection::one(job, self.by);
+        selection.change(context, action, done).await
+    }
+}
+
 /// Complete a job
 #[derive(Debug, clap::Args)]
 #[command(after_help = MORE, before_help = "\
 # After eval \"$(fencehold job claim --queue emails -o env)\"
-fencehold job complete --result '{\"sent\":true}'")]
+fencehold job complete --result '{\"sent\":true}'
+# Its worker did the work, and died before it could say so
+fencehold job complete 01990f3e-5d1c-7a41-9d07-3c0c1f0b6a55 --force \\
+  --reason 'seen in the outbox'")]
 pub(crate) struct CompleteArgs {
     #[command(flatten)]
     attempt: AttemptArgs,
     /// Its result; kept with the job
     #[arg(long, value_name = "JSON", allow_hyphen_values = true)]
     result: Option<Payload>,
+    #[command(flatten)]
+    force: ForceArgs,
 }
 
 impl CompleteArgs {
     pub(crate) async fn run(self, context: &Context) -> VerbResult {
-        let result = self.result.map(|Payload(result)| result);
-        self.attempt.report(context, Report::Complete { result }).await
+        let CompleteArgs { attempt, result, force } = self;
+        let result = result.map(|Payload(result)| result);
+        match force.reason() {
+            Some(reason) => {
+                let action = JobAction::Complete { result, reason };
+                force.change(context, attempt.job, action, "completed").await
+            }
+            None => attempt.report(context, Report::Complete { result }).await,
+        }
     }
 }
 
@@ -93,25 +139,36 @@ impl CompleteArgs {
 #[command(after_help = MORE, before_help = "\
 # After eval \"$(fencehold job claim --queue emails -o env)\"
 fencehold job fail --error 'the mail server refused it'
-fencehold job fail --error 'no such address' --permanent")]
+fencehold job fail --error 'no such address' --permanent
+# Its worker hangs, and the job must not be tried again
+fencehold job fail 01990f3e-5d1c-7a41-9d07-3c0c1f0b6a55 --force \\
+  --reason 'the customer has left'")]
 pub(crate) struct FailArgs {
     #[command(flatten)]
     attempt: AttemptArgs,
     /// What went wrong; kept with the attempt
-    #[arg(long, value_name = "TEXT")]
-    error: String,
+    #[arg(long, value_name = "TEXT", required_unless_present = "force", conflicts_with = "force")]
+    error: Option<String>,
     /// Retry after this time instead of the policy's
-    #[arg(long, value_name = "DURATION", value_parser = parse_ms, allow_hyphen_values = true)]
+    #[arg(long, value_name = "DURATION", value_parser = parse_ms, allow_hyphen_values = true, conflicts_with = "force")]
     retry_in: Option<u64>,
-    /// Do not retry
+    /// Do not retry; --force implies it
     #[arg(long, conflicts_with = "retry_in")]
     permanent: bool,
+    #[command(flatten)]
+    force: ForceArgs,
 }
 
 impl FailArgs {
     pub(crate) async fn run(self, context: &Context) -> VerbResult {
-        let FailArgs { attempt, error, retry_in: retry_in_ms, permanent } = self;
-        attempt.report(context, Report::Fail { error, retry_in_ms, permanent }).await
+        let FailArgs { attempt, error, retry_in: retry_in_ms, permanent, force } = self;
+        match force.reason() {
+            Some(reason) => force.change(context, attempt.job, JobAction::Fail { reason }, "failed").await,
+            None => {
+                let error = error.unwrap_or_default();
+                attempt.report(context, Report::Fail { error, retry_in_ms, permanent }).await
+            }
+        }
     }
 }
 

@@ -4,9 +4,9 @@ use fencehold_contract::job::{
     ChangeJobBatchResponse, ChangeJobResult, ChangeJobsRequest, ChangedJob, JobAction, JobFilter, JobSelector,
 };
 use fencehold_contract::json;
-use fencehold_core::Reason;
 use fencehold_core::job::JobId;
 use fencehold_core::limits::PAGE_MAX;
+use fencehold_core::{Owner, Reason};
 
 use super::ls::{FilterArgs, count};
 use crate::context::{Context, OpenStore, pages};
@@ -84,6 +84,12 @@ pub(crate) struct JobSelection {
 }
 
 impl JobSelection {
+    /// One job, by its id.
+    pub(super) fn one(job: Option<JobId>, by: Option<Owner>) -> Self {
+        let (jobs, by, filter) = (job.into_iter().collect(), ByArgs::of(by), FilterArgs::default());
+        JobSelection { jobs, all: false, dry_run: false, by, filter }
+    }
+
     /// Does something to the jobs, and says with the word for it what became of each.
     pub(super) async fn change(self, context: &Context, action: JobAction, done: &'static str) -> VerbResult {
         let filter = self.filter.filter();

@@ -19,7 +19,7 @@ const STATE_HELP: &str = "Only in this state (repeatable): queued, scheduled, ru
                           quarantined, in_doubt";
 
 /// Which jobs. What is not named does not matter.
-#[derive(Debug, clap::Args)]
+#[derive(Debug, Default, clap::Args)]
 #[command(next_help_heading = "Which jobs")]
 pub(super) struct FilterArgs {
     /// Only in this queue

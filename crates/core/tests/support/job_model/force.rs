@@ -30,6 +30,24 @@ impl JobModel {
         assert_eq!(*reply, Ok(JobCommandResult::Cancelled { state: self.state }));
     }
 
+    pub(super) fn end_by_force(&mut self, state: JobState, reply: &Reply) {
+        let is_done = match self.state {
+            JobState::Completed => true,
+            JobState::Failed | JobState::Cancelled => state == JobState::Failed,
+            _ => false,
+        };
+        if is_done {
+            return assert_eq!(*reply, Err(JobRefusal::Finished { state: self.state }));
+        }
+        assert_eq!(*reply, Ok(JobCommandResult::EndedByForce { state }));
+        if self.held().is_some() {
+            self.last().end = Some(AttemptOutcome::Revoked);
+        }
+        self.token = Token::new(self.newest.get() + 1);
+        self.newest = self.token;
+        (self.state, self.due_ms) = (state, None);
+    }
+
     pub(super) fn retry(&mut self, reply: &Reply) {
         match self.state {
             JobState::Running => {

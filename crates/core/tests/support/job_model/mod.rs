@@ -103,8 +103,12 @@ impl JobModel {
                 }
             }
             JobCommand::Write { by, what } => self.write(*by, *what, reply),
-            JobCommand::Expire { random } => self.expire(random % 5_001, reply),
+            JobCommand::Expire { random } => {
+                let spread_ms = self.held().map_or(0, |life| life.ttl_ms.min(5_000));
+                self.expire(random % (spread_ms + 1), reply);
+            }
             JobCommand::Cancel { now, .. } => self.cancel(*now, reply),
+            JobCommand::EndByForce { state, .. } => self.end_by_force((*state).into(), reply),
             JobCommand::Retry { .. } => self.retry(reply),
             JobCommand::Delete { force } => self.delete(*force, reply),
             JobCommand::Preempt(ask) => self.preempt(ask, reply),

@@ -394,6 +394,20 @@ impl AuditedJob {
             (JobAction::Cancel { .. }, Err(JobRefusal::Finished { state })) if self.ended == Some(*state) => {
                 Ok(())
             }
+            (JobAction::Complete { .. }, Ok(state @ JobState::Completed))
+            | (JobAction::Fail { .. }, Ok(state @ JobState::Failed)) => {
+                let stands = match state {
+                    JobState::Completed => self.ended == Some(JobState::Completed),
+                    _ => self.ended.is_some_and(JobState::is_final),
+                };
+                if stands {
+                    return Err(format!("P7: a job that is {:?} was {state} by force", self.ended));
+                }
+                self.ends_claim(AttemptEnd::Silenced, now_ms);
+                self.ended = Some(*state);
+                Ok(())
+            }
+            (JobAction::Complete { .. } | JobAction::Fail { .. }, Err(_)) => Ok(()),
             (JobAction::Retry, Ok(JobState::Queued)) => {
                 if let Some(live) = self.live(now_ms) {
                     return Err(format!("P1: a job was started over under the live token {}", live.token));

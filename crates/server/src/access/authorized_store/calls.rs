@@ -253,7 +253,9 @@ fn changing(request: &ChangeJobsRequest) -> Force {
         JobSelector::All {} => "every job".to_owned(),
     };
     let reason = match &request.action {
-        JobAction::Cancel { reason: Some(reason), .. } => reason.to_string(),
+        JobAction::Cancel { reason: Some(reason), .. }
+        | JobAction::Complete { reason, .. }
+        | JobAction::Fail { reason } => reason.to_string(),
         _ => "no reason given".to_owned(),
     };
     Force { target, reason: Some(format!("{reason} (by {})", request.by)) }

@@ -373,9 +373,11 @@ impl KnownIds {
             let ids: BTreeSet<JobId> = (0..=choices.below(2)).map(|_| self.some_id(choices)).collect();
             JobSelector::Ids { job_ids: ids.into_iter().collect() }
         };
-        let action = match choices.below(4) {
+        let action = match choices.below(6) {
             0 | 1 => JobAction::Cancel { reason: Reason::new("wrong").ok(), force: choices.one_in(2) },
             2 => JobAction::Retry,
+            3 => JobAction::Complete { result: Some("7".into()), reason: Reason::new("seen").unwrap() },
+            4 => JobAction::Fail { reason: Reason::new("gone").unwrap() },
             _ => JobAction::Delete { force: choices.one_in(2) },
         };
         let dry_run = choices.one_in(5);

@@ -66,6 +66,15 @@ fn given<T, E: Display>(name: &str, parse: impl Fn(&str) -> Result<T, E>) -> Res
     variable(name).map(parse).transpose().map_err(bad)
 }
 
+/// For a verb whose stdin is something else: the hold id must be in the environment.
+pub(crate) fn require_variable(why: &str) -> Result<(), Failure> {
+    let missing = || {
+        Failure::usage(format!("the hold id is missing, and {why}"))
+            .with_next(format!("Set {HOLD_VARIABLE}, as `job claim` printed it."))
+    };
+    variable(HOLD_VARIABLE).map(drop).ok_or_else(missing)
+}
+
 fn hold_id() -> Result<HoldId, Failure> {
     if let Some(hold_id) = given(HOLD_VARIABLE, HoldId::parse)? {
         return Ok(hold_id);

@@ -208,6 +208,8 @@ fn compare_attempts(both: &mut SideBySide) {
         ),
         ("job snooze --delay 1h", json!({ "type": "snooze", "delay_ms": 3_600_000 })),
         ("job release", json!({ "type": "release" })),
+        ("job checkpoint --text row", json!({ "type": "checkpoint", "checkpoint": "cm93" })),
+        ("job progress --note 7", json!({ "type": "progress", "progress": 7 })),
     ];
     for (nth, (words, report)) in reports.into_iter().enumerate() {
         let (shown, mut attempt) = claim(both, nth);
@@ -215,9 +217,16 @@ fn compare_attempts(both: &mut SideBySide) {
         let variables = variables.each_ref().map(|(name, value)| (*name, value.as_str()));
         let sent = both.post("/v1/jobs/renew", attempt.clone());
         both.same_with(["job", "renew"], &variables, &[], &sent);
+        let is_end = !["checkpoint", "progress"].contains(&report["type"].as_str().unwrap());
         attempt["report"] = report;
-        let sent = both.post("/v1/jobs/report", attempt);
+        let sent = both.post("/v1/jobs/report", attempt.clone());
         both.same_with(words.split(' '), &variables, &[], &sent);
+        if !is_end {
+            // How long a job runs moves.
+            attempt["report"] = json!({ "type": "release" });
+            let sent = both.post("/v1/jobs/report", attempt);
+            both.same_with(["job", "release"], &variables, &[], &sent);
+        }
         if nth == 0 {
             let id = shown["id"].as_str().unwrap();
             let sent = both.get(&format!("/v1/jobs/{id}"));

@@ -253,7 +253,8 @@ fn needed_by(verb: &str, words: &[&str]) -> &'static str {
         "lease renew" | "lease release" => "eval \"$(fencehold lease acquire reports/daily -o env)\"\n",
         "lease get" | "lease ls" | "lease revoke" => "fencehold lease acquire reports/daily --task run-42\n",
         "explain" if words == ["KEY"] => "fencehold lease acquire reports/daily\n",
-        "job renew" | "job complete" | "job fail" | "job snooze" | "job release" => CLAIMED,
+        "job renew" | "job checkpoint" | "job progress" | "job complete" | "job fail" | "job snooze"
+        | "job release" => CLAIMED,
         "job wait" => {
             "job=$(fencehold job enqueue --queue emails --kind send --payload '{}')\n\
              fencehold work --queue emails --until-empty -- true\n"

@@ -134,6 +134,7 @@ const ENDLESS: [(&str, &str, &str); 3] = [
 ];
 
 /// What is shown of every verb that clap knows, with names that fit into no column.
+#[expect(clippy::too_many_lines, reason = "it is a list: one row a verb")]
 fn shown(long: &str, key: &str, id: &str, queue: &str) -> Vec<(&'static str, String)> {
     let owner = format!("--owner={long}");
     let mine = format!("k/{long}");
@@ -166,6 +167,16 @@ fn shown(long: &str, key: &str, id: &str, queue: &str) -> Vec<(&'static str, Str
         ),
         ("job claim", format!("fh job claim --queue {queue}; fh job claim --queue x{queue}")),
         ("job renew", format!("{claim}; fh job renew; fh job renew {id}")),
+        (
+            "job checkpoint",
+            format!(
+                "{claim}; fh job checkpoint --text x; fh job checkpoint --file {long}; fh job get $FENCEHOLD_JOB_ID"
+            ),
+        ),
+        (
+            "job progress",
+            format!("fh job progress --note {kind}; fh job get $FENCEHOLD_JOB_ID; fh job release"),
+        ),
         ("job complete", format!("{claim}; fh job complete; fh job complete")),
         ("job fail", format!("{claim}; fh job fail --error {long}")),
         ("job snooze", format!("{claim}; fh job snooze --delay 1d")),

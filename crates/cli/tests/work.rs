@@ -296,3 +296,158 @@ fn nobody_looks_through_all_processes_where_a_command_leaves_none_behind() {
     let left = said_of("sh -c 'trap \"\" TERM; while :; do sleep 0.01; done' >/dev/null 2>&1 &");
     assert!(left.contains(looked), "{left}");
 }
+
+/// Counts to 20 from where an earlier attempt left off, and logs each step. The first attempt does not come past 7.
+fn counting(at_seven: &str) -> String {
+    format!(
+        r#"n=$(cat "$FENCEHOLD_CHECKPOINT_FILE"); : "${{n:=0}}"
+        while [ "$n" -lt 20 ]; do
+            n=$((n + 1)); echo "$FENCEHOLD_ATTEMPT $n" >>log
+            echo "$n" >"$FENCEHOLD_CHECKPOINT_FILE.new"
+            mv "$FENCEHOLD_CHECKPOINT_FILE.new" "$FENCEHOLD_CHECKPOINT_FILE"
+            if [ "$FENCEHOLD_ATTEMPT $n" = "1 7" ]; then {at_seven}; fi
+        done; echo "$n""#
+    )
+}
+
+/// The first attempt made the steps to 7, and the second one the others.
+fn assert_counted_once(dir: &TestDirectory, id: &str) {
+    let steps = (1..=20).map(|n| format!("{} {n}", if n <= 7 { 1 } else { 2 }));
+    assert_eq!(dir.lines("log"), steps.collect::<Vec<_>>());
+    let job = dir.job(id);
+    assert_eq!((&job["state"], &job["result"]), (&json!("completed"), &json!(20)), "{job}");
+    assert_eq!(job["checkpoint"], "MjAK", "the last one was stored before the job was reported: {job}");
+}
+
+/// On the store itself, and through a server on it.
+fn directly_and_through_a_server(test: impl Fn(&TestDirectory, &[&str])) {
+    let dir = TestDirectory::new();
+    test(&dir, &[]);
+    #[cfg(feature = "server")]
+    {
+        let dir = TestDirectory::new();
+        let (_server, address) = crate::support::serve(&dir, "127.0.0.1:0");
+        test(&dir, &["--store", &format!("http://{address}")]);
+    }
+}
+
+#[test]
+fn when_work_is_killed_the_next_attempt_goes_on_from_the_last_checkpoint() {
+    directly_and_through_a_server(|dir, store| {
+        let id = dir.enqueue("1", &[]);
+        let script = counting("while :; do sleep 0.01; done");
+        let options = [&["--ttl", TTL], store].concat();
+        let mut first = start_work(dir, &options, &script);
+        // The command still runs: what it leaves is stored without waiting for its end.
+        eventually("the seventh is stored", || dir.job(&id)["checkpoint"] == "Nwo=");
+        first.send(Signal::KILL);
+        first.finish();
+        let mut second = start_work(dir, &options, &script);
+        let line: Value = serde_json::from_str(&second.line()).unwrap();
+        assert_eq!((&line["attempt"], &line["state"]), (&json!(2), &json!("completed")), "{line}");
+        assert_counted_once(dir, &id);
+    });
+}
+
+#[test]
+fn when_a_command_is_killed_the_next_attempt_goes_on_from_its_last_checkpoint() {
+    directly_and_through_a_server(|dir, store| {
+        let id = dir.enqueue("1", &["--retry", "fixed:1ms"]);
+        let mut work = start_work(dir, store, &counting("kill -9 $$"));
+        let first: Value = serde_json::from_str(&work.line()).unwrap();
+        assert_eq!((&first["outcome"], &first["exit_code"]), (&json!("failed"), &json!(137)), "{first}");
+        let second: Value = serde_json::from_str(&work.line()).unwrap();
+        assert_eq!((&second["attempt"], &second["state"]), (&json!(2), &json!("completed")), "{second}");
+        assert_counted_once(dir, &id);
+    });
+}
+
+/// A command that is asked to end has time to leave a last one.
+#[test]
+fn a_checkpoint_that_a_command_leaves_when_it_is_asked_to_end_is_stored() {
+    let dir = TestDirectory::new();
+    let id = dir.enqueue("1", &[]);
+    let script = r#"new="$FENCEHOLD_CHECKPOINT_FILE.new"
+        trap 'echo stopped >"$new"; mv "$new" "$FENCEHOLD_CHECKPOINT_FILE"; exit 1' TERM
+        echo up >up; while :; do sleep 0.01; done"#;
+    let mut work = start_work(&dir, &["--drain-timeout", "0s"], script);
+    eventually("the command is up", || !dir.lines("up").is_empty());
+    work.send(Signal::TERM);
+    assert_eq!(work.finish().code, 0);
+    let job = dir.job(&id);
+    assert_eq!((&job["state"], &job["checkpoint"]), (&json!("queued"), &json!("c3RvcHBlZAo=")), "{job}");
+}
+
+#[test]
+fn a_checkpoint_that_may_be_half_of_one_or_is_too_long_is_not_taken_and_work_says_so() {
+    for (script, says) in [
+        (r#"rm "$FENCEHOLD_CHECKPOINT_FILE"; echo half >"$FENCEHOLD_CHECKPOINT_FILE""#, "in place"),
+        (
+            r#"head -c 262145 /dev/zero >"$FENCEHOLD_CHECKPOINT_FILE.new"
+            mv "$FENCEHOLD_CHECKPOINT_FILE.new" "$FENCEHOLD_CHECKPOINT_FILE""#,
+            "more than 262144 bytes",
+        ),
+    ] {
+        let dir = TestDirectory::new();
+        let id = dir.enqueue("1", &[]);
+        let said = work_off(&dir, script, &[]);
+        assert!(said.err.contains(&id) && said.err.contains(says), "{said:?}");
+        let job = dir.job(&id);
+        assert_eq!((&job["state"], &job["checkpoint"]), (&json!("completed"), &Value::Null), "{job}");
+    }
+}
+
+#[test]
+fn what_a_killed_worker_left_of_checkpoints_is_removed_by_the_next_one() {
+    let dir = TestDirectory::new();
+    std::fs::create_dir(dir.path("tmp")).unwrap();
+    let left = || std::fs::read_dir(dir.path("tmp")).unwrap().count();
+    let start = |script| {
+        let words = ["work", "--queue", "q", "--ttl", TTL, "--", "sh", "-c", script];
+        RunningProcess::start(dir.command(words).env("TMPDIR", dir.path("tmp")))
+    };
+    dir.enqueue("1", &[]);
+    let mut killed = start("touch up; exec sleep 1000");
+    eventually("the command is up", || dir.path("up").exists());
+    assert_eq!(left(), 1);
+    killed.send(Signal::KILL);
+    killed.finish();
+    assert_eq!(left(), 1, "nothing has removed it");
+    let mut next = start("ls -A \"$TMPDIR\" | wc -l >count");
+    next.line();
+    assert_eq!(dir.lines("count"), ["1"], "only its own");
+    next.send(Signal::TERM);
+    assert_eq!(next.finish().code, 0);
+    assert_eq!(left(), 0);
+}
+
+#[test]
+fn where_no_file_can_be_made_only_a_job_that_has_a_checkpoint_is_given_back() {
+    let dir = TestDirectory::new();
+    let id = dir.enqueue("1", &[]);
+    let start = |script| {
+        let words = ["work", "--queue", "q", "-o", "jsonl", "--", "sh", "-c", script];
+        RunningProcess::start(dir.command(words).env("TMPDIR", dir.path("nowhere")))
+    };
+    let mut work = start("test -z \"${FENCEHOLD_CHECKPOINT_FILE+set}\"");
+    work.line();
+    work.send(Signal::TERM);
+    let ended = work.finish();
+    assert!(ended.err.contains("commands cannot leave checkpoints"), "{ended:?}");
+    assert_eq!(dir.job(&id)["state"], "completed");
+
+    dir.enqueue("2", &[]);
+    let claimed = dir.fencehold(&["job", "claim", "--queue", "q", "-o", "json"]).json();
+    for words in ["job checkpoint --text 7", "job release"] {
+        let mut command = dir.command(words.split(' '));
+        command.env("FENCEHOLD_JOB_ID", claimed["id"].as_str().unwrap());
+        command.env("FENCEHOLD_HOLD_ID", claimed["hold_id"].as_str().unwrap());
+        assert_eq!(said(command.env("FENCEHOLD_TOKEN", claimed["token"].to_string())).code, 0);
+    }
+    let mut work = start("true");
+    let line: Value = serde_json::from_str(&work.line()).unwrap();
+    assert_eq!(line["outcome"], "released", "{line}");
+    work.send(Signal::TERM);
+    let ended = work.finish();
+    assert!(ended.err.contains("the file with its checkpoint cannot be made"), "{ended:?}");
+}

@@ -90,3 +90,69 @@ fn a_hold_id_of_a_job_is_printed_once_and_shown_nowhere_else() {
     }
     assert!(shown.contains(&id) && !shown.contains(&claim.hold));
 }
+
+#[test]
+fn a_script_leaves_a_checkpoint_and_the_next_one_goes_on_from_it() {
+    let dir = TestDirectory::new();
+    let id = dir.enqueue("1", &[]);
+    let first = claim(&dir, &["--checkpoint-file", "state"]);
+    assert_eq!(std::fs::read(dir.path("state")).unwrap(), b"", "there is none yet");
+    let bytes = [0, 0xff, b'\n'];
+    std::fs::write(dir.path("state"), bytes).unwrap();
+    let stored = first.say(&dir, &["job", "checkpoint", "--file", "state", "-o", "json"]);
+    assert_eq!((stored.code, &stored.json()["state"]), (0, &json!("running")), "{stored:?}");
+    assert_eq!(first.say(&dir, &["job", "progress", "--note", "row 3 of 9"]).code, 0);
+    let job = dir.job(&id);
+    assert_eq!((&job["checkpoint"], &job["progress"]), (&json!("AP8K"), &json!("row 3 of 9")), "{job}");
+    assert_eq!(first.say(&dir, &["job", "progress", "--note", " {\"row\":4}"]).code, 0);
+    assert_eq!(dir.job(&id)["progress"], json!({"row": 4}));
+    assert_eq!(first.say(&dir, &["job", "release"]).code, 0);
+
+    let second = claim(&dir, &["--checkpoint-file", "state-2"]);
+    assert_eq!(std::fs::read(dir.path("state-2")).unwrap(), bytes);
+    let late = first.say(&dir, &["job", "checkpoint", "--text", "late"]);
+    assert_eq!(late.code, 76, "{late:?}");
+    assert_eq!(second.say(&dir, &["job", "checkpoint", "--text", "-x"]).code, 0);
+    assert_eq!(dir.job(&id)["checkpoint"], "LXg=");
+    let mut command = dir.command(["job", "checkpoint", "--file", "-"]);
+    command
+        .env("FENCEHOLD_JOB_ID", &second.id)
+        .env("FENCEHOLD_TOKEN", second.token.to_string());
+    std::fs::write(dir.path("stdin"), "from stdin").unwrap();
+    let stdin = || std::fs::File::open(dir.path("stdin")).unwrap();
+    let piped = said(command.env("FENCEHOLD_HOLD_ID", &second.hold).stdin(stdin()));
+    assert_eq!(piped.code, 0, "{piped:?}");
+    assert_eq!(dir.job(&id)["checkpoint"], "ZnJvbSBzdGRpbg==");
+    let unproved = said(command.env_remove("FENCEHOLD_HOLD_ID").stdin(stdin()));
+    assert_eq!(unproved.code, 2, "{unproved:?}");
+    assert!(unproved.err.contains("the hold id is missing, and stdin is the checkpoint"), "{unproved:?}");
+    assert_eq!(second.say(&dir, &["job", "release"]).code, 0);
+
+    let third = dir.fencehold(&["job", "claim", "--queue", "q", "--checkpoint-file", "no/where"]);
+    assert_eq!(third.code, 1, "{third:?}");
+    assert!(third.err.contains(&format!("Job {id} was given back to its queue")), "{third:?}");
+    assert_eq!(dir.job(&id)["state"], "queued");
+}
+
+#[test]
+fn a_checkpoint_or_a_note_that_is_missing_or_too_long_is_refused_and_the_one_before_stays() {
+    let dir = TestDirectory::new();
+    let id = dir.enqueue("1", &[]);
+    let claim = claim(&dir, &["--ttl", "1h"]);
+    assert_eq!(claim.say(&dir, &["job", "checkpoint", "--text", "before"]).code, 0);
+    std::fs::write(dir.path("long"), vec![b'x'; (256 << 10) + 1]).unwrap();
+    let long = "x".repeat(5_000);
+    for (words, says) in [
+        (&["checkpoint", "--file", "long"] as &[&str], "--file long: it has more than 262144 bytes"),
+        (&["checkpoint", "--file", "nowhere"], "--file nowhere: No such file"),
+        (&["checkpoint", "--file", "long", "--text", "x"], "cannot be used with"),
+        (&["checkpoint"], "--file <FILE>|--text <TEXT>"),
+        (&["progress", "--note", &long], "the limit is 4096"),
+        (&["progress"], "--note <TEXT>"),
+    ] {
+        let said = claim.say(&dir, &[&["job"], words].concat());
+        assert_eq!(said.code, 2, "{words:?}: {said:?}");
+        assert!(said.err.contains(says), "{words:?}: {said:?}");
+    }
+    assert_eq!(dir.job(&id)["checkpoint"], "YmVmb3Jl");
+}

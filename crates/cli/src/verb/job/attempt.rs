@@ -1,9 +1,17 @@
-//! `fencehold job renew`, `complete`, `fail`, `snooze` and `release`: what a script says of its attempt at a job.
+//! `fencehold job renew`, `checkpoint`, `progress`, `complete`, `fail`, `snooze` and `release`: what a script says of its
+//! attempt at a job.
 
+use std::fs::File;
+use std::io::{self, Read};
+use std::path::{Path, PathBuf};
+
+use clap::ArgGroup;
 use fencehold_contract::http::RenewedAttempt;
 use fencehold_contract::job::{AttemptReport, JobAction, Report};
 use fencehold_core::job::{AttemptRenewal, JobId};
+use fencehold_core::limits::CHECKPOINT_BYTES_MAX;
 use fencehold_core::{Owner, Reason};
+use serde_json::value::RawValue;
 
 use super::change::JobSelection;
 use super::options::Payload;
@@ -99,6 +107,93 @@ impl ForceArgs {
     ) -> VerbResult {
         let selection = JobSelection::one(job, self.by);
         selection.change(context, action, done).await
+    }
+}
+
+/// Store where a later attempt should go on from
+#[derive(Debug, clap::Args)]
+#[command(after_help = CHECKPOINT_MORE, before_help = "\
+# After eval \"$(fencehold job claim --queue exports -o env)\"
+fencehold job checkpoint --file state
+fencehold job checkpoint --text 'row 1200'")]
+#[command(group = ArgGroup::new("what").required(true).args(["file", "text"]))]
+pub(crate) struct CheckpointArgs {
+    #[command(flatten)]
+    attempt: AttemptArgs,
+    /// The checkpoint: the bytes of this file; - is stdin
+    #[arg(long, value_name = "FILE")]
+    file: Option<PathBuf>,
+    /// The checkpoint: this text
+    #[arg(long, value_name = "TEXT", allow_hyphen_values = true)]
+    text: Option<String>,
+}
+
+const CHECKPOINT_MORE: &str = "\
+A checkpoint is up to 256 KiB of any bytes, and replaces the one before. When this ends with 0 it is stored: whatever \
+happens to the attempt, the next `fencehold job claim --checkpoint-file FILE` and `fencehold work` hand it on. It does \
+not renew the claim. The hold id comes from FENCEHOLD_HOLD_ID or from stdin (with --file -, only from \
+FENCEHOLD_HOLD_ID), never from an argument, which every user of the machine could read. Exit code 76 means that the \
+attempt is lost: stop.";
+
+impl CheckpointArgs {
+    pub(crate) async fn run(self, context: &Context) -> VerbResult {
+        let checkpoint = match (&self.file, self.text) {
+            (Some(file), _) => read_checkpoint(file)?,
+            (None, text) => text.unwrap_or_default().into_bytes(),
+        };
+        self.attempt.report(context, Report::Checkpoint { checkpoint }).await
+    }
+}
+
+/// Reads a file, or stdin; of one that is too long no more than tells so.
+fn read_checkpoint(file: &Path) -> Result<Vec<u8>, Failure> {
+    let read = |source: &mut dyn Read| {
+        let mut bytes = Vec::new();
+        source
+            .take(CHECKPOINT_BYTES_MAX as u64 + 1)
+            .read_to_end(&mut bytes)
+            .map(|_| bytes)
+    };
+    let bytes = if file == Path::new("-") {
+        hold_id::require_variable("stdin is the checkpoint")?;
+        read(&mut io::stdin().lock())
+    } else {
+        File::open(file).and_then(|mut file| read(&mut file))
+    };
+    let bytes = bytes.map_err(|error| Failure::usage(format!("--file {}: {error}", file.display())))?;
+    if bytes.len() > CHECKPOINT_BYTES_MAX {
+        let what =
+            format!("--file {}: it has more than {CHECKPOINT_BYTES_MAX} bytes (256 KiB)", file.display());
+        return Err(Failure::usage(what).with_next(
+            "The checkpoint before stays. Keep what is large elsewhere, and where it is in the checkpoint.",
+        ));
+    }
+    Ok(bytes)
+}
+
+/// Say how far a job has come, for people
+#[derive(Debug, clap::Args)]
+#[command(after_help = MORE, before_help = "\
+# After eval \"$(fencehold job claim --queue exports -o env)\"
+fencehold job progress --note 'row 1200 of 5000'
+fencehold job progress --note '{\"row\":1200,\"of\":5000}'")]
+pub(crate) struct ProgressArgs {
+    #[command(flatten)]
+    attempt: AttemptArgs,
+    /// How far: as it is if it is JSON, else as a JSON text; up to 4 KiB
+    #[arg(long, value_name = "TEXT", allow_hyphen_values = true)]
+    note: String,
+}
+
+impl ProgressArgs {
+    pub(crate) async fn run(self, context: &Context) -> VerbResult {
+        let is_json = serde_json::from_str::<&RawValue>(&self.note).is_ok();
+        let progress = if is_json {
+            self.note.trim().into()
+        } else {
+            serde_json::Value::from(self.note).to_string().into()
+        };
+        self.attempt.report(context, Report::Progress { progress }).await
     }
 }
 

@@ -1,5 +1,7 @@
 //! `fencehold job claim`: one job for a script, which renews it itself and says what came of it.
 
+use std::path::{Path, PathBuf};
+
 use fencehold_contract::job::{AttemptRef, AttemptReport, ClaimJobsRequest, ClaimedJob, QueueWeight, Report};
 use fencehold_core::job::QueueName;
 use fencehold_core::limits::TTL_MS_MIN;
@@ -46,6 +48,9 @@ pub(crate) struct Args {
     /// Who works on it [default: user@host/pid of the calling process]
     #[arg(long)]
     owner: Option<Owner>,
+    /// Write the checkpoint of an earlier attempt to this file; empty if there is none
+    #[arg(long, value_name = "FILE")]
+    checkpoint_file: Option<PathBuf>,
     #[command(flatten)]
     create: CreateStore,
 }
@@ -102,7 +107,9 @@ impl Args {
                 .with_next("Wait for one with --wait 1m; `fencehold queue ls` shows what there is."));
         };
         let attempt = AttemptRef { job_id: job.id, hold_id: hold, token: job.token };
-        if let Err(failure) = print(context, &WithHoldId { granted: job, hold_id: hold.reveal() }) {
+        let written = write_checkpoint(self.checkpoint_file.as_deref(), &job);
+        let granted = WithHoldId { granted: job, hold_id: hold.reveal() };
+        if let Err(failure) = written.and_then(|()| print(context, &granted)) {
             // Nothing has seen the hold id, so nothing could report on the job.
             let reports = vec![AttemptReport { attempt, report: Report::Release {} }];
             let _ = store.ask(async |jobs, call| jobs.report(call, reports.clone()).await).await;
@@ -112,12 +119,20 @@ impl Args {
     }
 }
 
+fn write_checkpoint(file: Option<&Path>, job: &ClaimedJob) -> Result<(), Failure> {
+    let Some(file) = file else { return Ok(()) };
+    std::fs::write(file, job.checkpoint.as_deref().unwrap_or_default()).map_err(|error| {
+        Failure::failed(format!("--checkpoint-file {}: {error}", file.display()))
+            .with_next(format!("Job {} was given back to its queue.", job.id))
+    })
+}
+
 fn print(context: &Context, claimed: &WithHoldId<ClaimedJob>) -> Result<(), Failure> {
     if context.output.format == Format::Env {
         return context.output.text(&shell_lines(claimed));
     }
     let job = &claimed.granted;
-    let lines = [
+    let mut lines = vec![
         ("job", job.id.to_string()),
         ("queue", job.queue.to_string()),
         ("kind", job.kind.to_string()),
@@ -127,6 +142,11 @@ fn print(context: &Context, claimed: &WithHoldId<ClaimedJob>) -> Result<(), Fail
         ("hold id", claimed.hold_id.clone()),
         ("payload", job.payload.to_string()),
     ];
+    lines.extend(
+        job.checkpoint
+            .as_ref()
+            .map(|bytes| ("checkpoint", format!("{} bytes", bytes.len()))),
+    );
     context.output.one(claimed, |style| facts(style, lines))
 }
 

@@ -35,6 +35,8 @@ fencehold job renew || exit
 fencehold job renew -o json | jq .cancel_requested")]
     Renew = attempt::AttemptArgs => renew(),
     Complete = attempt::CompleteArgs,
+    Checkpoint = attempt::CheckpointArgs,
+    Progress = attempt::ProgressArgs,
     Fail = attempt::FailArgs,
     Snooze = attempt::SnoozeArgs,
     /// Give a job back to its queue, at its old place; this counts as nothing

@@ -12,6 +12,7 @@ use rustix::pipe::{PipeFlags, pipe_with};
 use tokio::net::unix::pipe;
 use tokio::sync::watch;
 
+use super::checkpoint_file::{self, CheckpointFile};
 use super::outcome::OutputEnd;
 use super::output_thread::OutputWriter;
 use crate::failure::Failure;
@@ -33,6 +34,7 @@ pub(super) struct CommandResult {
 pub(super) async fn run(
     job: &Job,
     payload: &str,
+    checkpoint: Option<&CheckpointFile>,
     words: &[OsString],
     grace_ms: u64,
     lease_status: watch::Receiver<LeaseStatus>,
@@ -44,7 +46,7 @@ pub(super) async fn run(
     let (mut out, stdout) = pipe_from().map_err(unready)?;
     let (mut err, stderr) = pipe_from().map_err(unready)?;
     let streams = Streams::Given { stdin, stdout, stderr };
-    let command = CommandSpec { words, variables: variables(job), grace_ms, streams };
+    let command = CommandSpec { words, variables: variables(job, checkpoint), grace_ms, streams };
     let (mut stdout, mut stderr_end) = (Vec::new(), OutputEnd::default());
     let finish = {
         let supervising = supervise(command, lease_status, None);
@@ -77,7 +79,7 @@ fn pipe_from() -> io::Result<(pipe::Receiver, OwnedFd)> {
     Ok((pipe::Receiver::from_owned_fd(ours)?, its))
 }
 
-fn variables(job: &Job) -> Vec<(&'static str, Option<OsString>)> {
+fn variables(job: &Job, checkpoint: Option<&CheckpointFile>) -> Vec<(&'static str, Option<OsString>)> {
     vec![
         (JOB_VARIABLE, Some(job.id().to_string().into())),
         (TOKEN_VARIABLE, Some(job.token().to_string().into())),
@@ -86,6 +88,7 @@ fn variables(job: &Job) -> Vec<(&'static str, Option<OsString>)> {
         ("FENCEHOLD_KIND", Some(job.kind().to_string().into())),
         // The same for every attempt at this job: what it calls can tell a repetition by it.
         ("FENCEHOLD_IDEMPOTENCY_KEY", Some(job.id().to_string().into())),
+        (checkpoint_file::VARIABLE, checkpoint.map(|file| file.path.clone().into())),
         ("TRACEPARENT", job.traceparent().map(Into::into)),
         // Those that are there belong to something else.
         (HOLD_VARIABLE, None),

@@ -4,13 +4,14 @@ use std::cell::Cell;
 use std::convert::Infallible;
 use std::ffi::OsString;
 use std::sync::Arc;
-use std::sync::atomic::{AtomicU32, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU32, Ordering};
 use std::time::Duration;
 
 use fencehold::{Job, JobError, LeaseState, Outcome};
 use tokio::runtime::Handle;
 use tokio::sync::watch;
 
+use super::checkpoint_file::{CheckpointFile, CheckpointFiles};
 use super::command::{CommandResult, run};
 use super::job_line::JobLines;
 use super::outcome;
@@ -31,6 +32,9 @@ pub(super) struct CommandHandler {
     pub(super) snooze: Duration,
     pub(super) lines: Arc<JobLines>,
     pub(super) unstarted: StartFailures,
+    pub(super) checkpoints: CheckpointFiles,
+    /// It was said that commands get no file for their checkpoints.
+    pub(super) is_without_files: AtomicBool,
 }
 
 /// How many commands in a row could not be started, of whichever job: what is missing, all of them need.
@@ -67,9 +71,26 @@ impl CommandHandler {
         }
         let (tell, lease_status) = watch::channel(LeaseStatus::of(&claim));
         let told_to_end = Cell::new(false);
-        let ran = tokio::select! {
-            ran = run(job, payload, &self.words, grace_ms, lease_status, &self.lines.writer) => ran,
-            never = follow(job, tell, &told_to_end) => match never {},
+        let run_with = async |file: Option<&CheckpointFile>| {
+            let (over, ended) = watch::channel(false);
+            let running = async {
+                let ran =
+                    run(job, payload, file, &self.words, grace_ms, lease_status, &self.lines.writer).await;
+                over.send_replace(true);
+                ran
+            };
+            match file {
+                // What the command left at its end is stored before its job is reported.
+                Some(file) => tokio::join!(running, file.follow(job, &self.lines, ended)).0,
+                None => running.await,
+            }
+        };
+        let ran = match self.checkpoint_file(job) {
+            Ok(file) => tokio::select! {
+                ran = run_with(file.as_ref()) => ran,
+                never = follow(job, tell, &told_to_end) => match never {},
+            },
+            Err(failure) => Err(failure),
         };
         match ran {
             Ok(ran) => {
@@ -86,6 +107,26 @@ impl CommandHandler {
                     _ = job.stop_requested() => {}
                 }
                 Ok(Outcome::release())
+            }
+        }
+    }
+
+    /// The file for the command's checkpoints. None: there can be none here, and the job has none to go on from.
+    fn checkpoint_file(&self, job: &Job) -> Result<Option<CheckpointFile>, Failure> {
+        let last = job.last_checkpoint();
+        match self.checkpoints.create(last) {
+            Ok(file) => Ok(Some(file)),
+            Err(error) if last.is_none() => {
+                if !self.is_without_files.swap(true, Ordering::Relaxed) {
+                    self.lines.note(&format!(
+                        "commands cannot leave checkpoints: no file can be made for them in {}: {error}",
+                        std::env::temp_dir().display()
+                    ));
+                }
+                Ok(None)
+            }
+            Err(error) => {
+                Err(Failure::failed(format!("the file with its checkpoint cannot be made: {error}")))
             }
         }
     }

@@ -6,6 +6,7 @@
 //!
 //! Deliberately absent: claims, deadlines, renewals and reports (the library's), and rules (the store's).
 
+mod checkpoint_file;
 mod command;
 mod handler;
 mod job_line;
@@ -17,6 +18,7 @@ use std::future::{pending, ready};
 use std::os::unix::ffi::OsStrExt;
 use std::path::Path;
 use std::sync::Arc;
+use std::sync::atomic::AtomicBool;
 use std::time::Duration;
 
 use fencehold::{Drained, Error, RunningWorker, Worker, WorkerEvent};
@@ -34,6 +36,7 @@ use crate::failure::Failure;
 use crate::identity;
 use crate::process::{Signals, grace_ms, pass_token};
 use crate::verb::VerbResult;
+use checkpoint_file::CheckpointFiles;
 use handler::{CommandHandler, StartFailures};
 use job_line::JobLines;
 use outcome::SNOOZE_CODE;
@@ -47,6 +50,10 @@ the job has one, TRACEPARENT in its environment. How it ends is what comes of th
   0      completed; stdout is the result (as it is if it is JSON, else as a JSON text)
   75     put off (--snooze), which counts as nothing
   other  failed, with the end of stderr as the error; tried again by the job's policy
+
+FENCEHOLD_CHECKPOINT_FILE names a file with the checkpoint that an earlier attempt left; it is empty if there is none. To \
+leave one, write another file beside it and rename that (mv): it is stored at once, and at the latest before the job is \
+reported. A file that is written in place is not taken, since it may be half of a checkpoint. The limit is 256 KiB.
 
 The command is ended (TERM, then KILL) when its job is cancelled or must yield, and by its watchdog before the claim can \
 be given to another worker, also if this process is stopped or killed. What it leaves behind in its process group is \
@@ -65,7 +72,16 @@ fencehold work --queue emails -- ./send-email
 fencehold work --queue emails=3 --queue reports --concurrency 8 -- ./do-job
 
 # Work off what is there, and stop
-fencehold work --queue emails --until-empty -- ./send-email")]
+fencehold work --queue emails --until-empty -- ./send-email
+
+# Go on where an attempt that was killed had left off
+fencehold work --queue exports -- sh -c '
+  row=$(cat \"$FENCEHOLD_CHECKPOINT_FILE\")
+  while [ \"${row:=0}\" -lt 1000 ]; do
+    row=$((row + 1)); ./export-row \"$row\" || exit
+    echo \"$row\" >\"$FENCEHOLD_CHECKPOINT_FILE.new\"
+    mv \"$FENCEHOLD_CHECKPOINT_FILE.new\" \"$FENCEHOLD_CHECKPOINT_FILE\"
+  done'")]
 pub(crate) struct Args {
     /// Queue to work on, and its share among several (repeatable)
     #[arg(long, value_name = "QUEUE[=WEIGHT]", required = true, value_parser = parse_source)]
@@ -172,6 +188,8 @@ impl Args {
             snooze: Duration::from_millis(self.snooze),
             lines: Arc::clone(&lines),
             unstarted: StartFailures::default(),
+            checkpoints: CheckpointFiles::default(),
+            is_without_files: AtomicBool::default(),
         };
         let told = Arc::clone(&lines);
         let worker = worker

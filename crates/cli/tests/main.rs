@@ -4,6 +4,7 @@
 mod bench;
 mod disk;
 mod earlier_data;
+mod event_log;
 mod far_stores;
 #[cfg(all(feature = "file", feature = "remote", feature = "server"))]
 mod faults;

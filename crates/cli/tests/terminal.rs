@@ -213,7 +213,7 @@ fn shown(long: &str, key: &str, id: &str, queue: &str) -> Vec<(&'static str, Str
         ("schedule rm", format!("fh schedule rm s-{kind}; fh schedule rm s-{kind}")),
         ("effect ls", "fh effect ls".to_owned()),
         ("effect resolve", format!("fh effect resolve {id} {kind} --did-not-happen --by {long}")),
-        ("event ls", "fh event ls".to_owned()),
+        ("event ls", "fh event ls; fh event ls --event-log log; fh event ls --event-log no-log".to_owned()),
         ("store status", "fh store status".to_owned()),
         ("store create", format!("fh store create --store file:{long}")),
         ("store migrate", "fh store migrate".to_owned()),
@@ -268,6 +268,21 @@ fn nothing_is_wider_than_the_terminal() {
     let owner = format!("--owner={long}");
     dir.succeeds(&format!("lease acquire {key} {owner} --ttl 1h --task t"));
     let id = dir.enqueue("1", &format!("--label {}=x --delay 1d", &long[..40]));
+
+    std::fs::create_dir(dir.path("log")).unwrap();
+    let at = r#""at":"2026-11-18T09:00:00.000Z""#;
+    let lines = [
+        format!(
+            r#"{{"namespace":"default","seq":7,{at},"key":"{key}","type":"lease_acquired","token":1,"owner":"{long}","ttl_ms":7}}"#
+        ),
+        format!(
+            r#"{{"type":"audit","seq":7,{at},"actor":"{long}","address":"::1","namespace":"*","action":"revoke_lease","target":"{key}","reason":"{long}","outcome":"done"}}"#
+        ),
+        format!(
+            r#"{{"type":"gap","stream":"events","namespace":"default","seq":7,"after":1,{at},"message":"{long}"}}"#
+        ),
+    ];
+    std::fs::write(dir.path("log/events-0000000001.jsonl"), lines.join("\n") + "\n").unwrap();
 
     let verbs = every_verb(&dir);
     let mut shown = shown(&long, &key, &id, &long[..100]);

@@ -15,6 +15,7 @@
 pub mod access;
 pub mod audit;
 pub mod config;
+pub mod event_log;
 mod http;
 pub mod limit;
 mod listen;
@@ -35,6 +36,7 @@ use fencehold_contract::{LeaseStore, StoreError};
 use fencehold_core::Namespace;
 
 use crate::access::Access;
+use crate::event_log::EventLogOptions;
 use crate::limit::{Admission, ServerLimits};
 use crate::observe::{Metrics, Tracer};
 use crate::shutdown::Shutdown;
@@ -97,6 +99,8 @@ pub struct ServerOptions {
     pub traces: Option<Receiver>,
     /// Names under which a server that asks for no access token may be reached, besides addresses and `localhost`.
     pub allowed_hosts: Vec<String>,
+    /// Where events are logged; `None`: nowhere. [`event_log::EventLog::open`] opens it.
+    pub event_log: Option<EventLogOptions>,
 }
 
 impl Default for ServerOptions {
@@ -107,6 +111,7 @@ impl Default for ServerOptions {
             grace: Duration::from_secs(10),
             traces: None,
             allowed_hosts: Vec::new(),
+            event_log: None,
         }
     }
 }

@@ -6,10 +6,14 @@ mod sentence;
 use fencehold_contract::{FlatEvent, ListEventsRequest, StoreError};
 use fencehold_core::Event;
 use fencehold_core::limits::PAGE_MAX;
+#[cfg(feature = "server")]
+use fencehold_server::event_log::{LogLine, LogRecord};
 
 use crate::context::OpenStore;
 use crate::failure::Failure;
 use crate::output::{Format, Output, note};
+#[cfg(feature = "server")]
+use crate::show::Colour;
 use crate::show::{Cell, Style, Table, utc_ms};
 
 use sentence::Sentence;
@@ -103,6 +107,32 @@ pub(crate) fn table(events: &[Event]) -> Table {
             event.seq.into(),
             utc_ms(event.at_ms).into(),
             event.key.as_str().into(),
+            Cell::from(told.what).in_colour(told.colour),
+            told.token.map_or_else(|| "-".into(), Cell::from),
+            told.detail.into(),
+        ]
+    })
+}
+
+/// Lines of an event log for people, side by side.
+#[cfg(feature = "server")]
+pub(crate) fn log_table(lines: &[LogLine]) -> Table {
+    Table::of(["SEQ", "WHEN", "NAMESPACE", "KEY", "EVENT", "TOKEN", "DETAIL"], lines, |line| {
+        let dash = || "-".to_owned();
+        let (key, told) = match &line.record {
+            LogRecord::Event(event) => (event.key.to_string(), Sentence::of(&event.data)),
+            LogRecord::Audit(entry) => (entry.target.clone(), Sentence::of_act(entry)),
+            LogRecord::Gap(message) => (dash(), Sentence::plain("GAP", message, Colour::Bad)),
+            LogRecord::Start => {
+                (dash(), Sentence::plain("start", "the log begins after this", Colour::Faint))
+            }
+            _ => (dash(), Sentence::plain("something newer than this version", "", Colour::Plain)),
+        };
+        [
+            line.seq.map_or_else(|| "-".into(), Cell::from),
+            utc_ms(line.at_ms).into(),
+            line.namespace.as_deref().unwrap_or("-").into(),
+            key.as_str().into(),
             Cell::from(told.what).in_colour(told.colour),
             told.token.map_or_else(|| "-".into(), Cell::from),
             told.detail.into(),

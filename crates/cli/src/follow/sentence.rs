@@ -1,5 +1,7 @@
 //! A fact about a lease, a job, a queue or a schedule in people's words.
 
+#[cfg(feature = "server")]
+use fencehold_contract::http::access::AuditEntry;
 use fencehold_core::job::{AttemptOutcome, JobState};
 use fencehold_core::lease::LeaseOutcome;
 use fencehold_core::{BlockedAction, EventData, Owner, Reason, Task, Token};
@@ -100,6 +102,24 @@ impl Sentence {
                 say("something newer than this version", None, detail, Colour::Plain)
             }
         }
+    }
+}
+
+#[cfg(feature = "server")]
+impl Sentence {
+    /// An act of force in people's words.
+    pub(super) fn of_act(entry: &AuditEntry) -> Self {
+        let why = optional("because", entry.reason.as_deref());
+        let colour = if entry.outcome == "done" { Colour::Warning } else { Colour::Bad };
+        Sentence::plain(
+            &entry.action,
+            &format!("by {} from {}: {}{why}", entry.actor, entry.address, entry.outcome),
+            colour,
+        )
+    }
+
+    pub(super) fn plain(what: &str, detail: &str, colour: Colour) -> Self {
+        say(what, None, detail, colour)
     }
 }
 

@@ -4,9 +4,10 @@ use std::os::unix::fs::MetadataExt as _;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
-use fencehold_contract::clock::SystemClock;
+use fencehold_contract::clock::{Clock as _, SystemClock};
 use fencehold_server::access::{Access, AccessCache, has_had_tokens};
 use fencehold_server::config::{ListenAddress, ListenAddresses, LogFormat, Settings};
+use fencehold_server::event_log::{EventLog, EventLogError, EventLogOptions};
 use fencehold_server::limit::ServerLimits;
 use fencehold_server::{Listeners, Server, ServerOptions, systemd};
 use rustix::process::{Resource, getrlimit, setrlimit};
@@ -57,6 +58,21 @@ pub(crate) struct Args {
     /// How lines of the log look: text or json
     #[arg(long, value_name = "FORMAT")]
     log_format: Option<String>,
+    /// Append every event and every act of force to files in this directory
+    #[arg(long, value_name = "DIR")]
+    event_log: Option<PathBuf>,
+    /// The size at which the event log begins another file [default: 67108864]
+    #[arg(long, value_name = "BYTES", requires = "event_log", allow_hyphen_values = true)]
+    event_log_file_bytes: Option<u64>,
+    /// The age at which the event log begins another file [default: 1d]
+    #[arg(long, value_name = "DURATION", requires = "event_log", allow_hyphen_values = true)]
+    event_log_file_age: Option<String>,
+    /// How long files of the event log are kept [default: for ever]
+    #[arg(long, value_name = "DURATION", requires = "event_log", allow_hyphen_values = true)]
+    event_log_keep: Option<String>,
+    /// Log this namespace, also if no caller of this server uses it (repeatable)
+    #[arg(long, value_name = "NAMESPACE", requires = "event_log")]
+    event_log_namespace: Vec<String>,
     /// Any setting by its name, as in limits.connections=20000
     #[arg(long = "set", value_name = "KEY=VALUE")]
     set: Vec<String>,
@@ -76,12 +92,14 @@ impl Args {
         let addresses = settings.listen.resolve().map_err(bad_setting)?;
         let access_cache = AccessCache::start(access_file(&settings, &place)?, Arc::new(SystemClock));
         let access_cache = Arc::new(access_cache.map_err(unusable)?);
-        let options = options(&settings)?;
+        let mut options = options(&settings)?;
+        // Before anything is served: what cannot be logged is not to happen.
+        let event_log = options.event_log.take().map(open_event_log).transpose()?;
         self.warn(&settings, &addresses);
         store
             .closing(async |store| {
                 let access = access(&settings, &addresses, &access_cache, store).await?;
-                serve(&settings, &addresses, store, access, options).await
+                serve(&settings, &addresses, store, access, options, event_log).await
             })
             .await?;
         access_cache.close();
@@ -120,6 +138,16 @@ impl Args {
         flags.extend(self.tls_key.as_ref().map(|file| ("tls.key", path(file))));
         flags.extend(self.otlp.clone().map(|url| ("traces.otlp", url)));
         flags.extend(self.log_format.clone().map(|format| ("log.format", format)));
+        flags.extend(self.event_log.as_ref().map(|directory| ("event_log.dir", path(directory))));
+        flags.extend(
+            self.event_log_file_bytes
+                .map(|bytes| ("event_log.file_bytes", bytes.to_string())),
+        );
+        flags.extend(self.event_log_file_age.clone().map(|age| ("event_log.file_age", age)));
+        flags.extend(self.event_log_keep.clone().map(|keep| ("event_log.keep", keep)));
+        if !self.event_log_namespace.is_empty() {
+            flags.push(("event_log.namespaces", self.event_log_namespace.join(",")));
+        }
         for pair in &self.set {
             let (key, value) = pair.split_once('=').ok_or_else(|| {
                 Failure::usage("--set takes KEY=VALUE, as in --set limits.connections=20000")
@@ -182,6 +210,19 @@ fn options(settings: &Settings) -> Result<ServerOptions, Failure> {
     Ok(options)
 }
 
+fn open_event_log(options: EventLogOptions) -> Result<EventLog, Failure> {
+    EventLog::open(options, SystemClock.now().wall_ms).map_err(|error| {
+        let next = match &error {
+            EventLogError::InUse(_) => "Give each server a directory of its own.",
+            EventLogError::Damaged { .. } => {
+                "Move the file away, and keep it: the log goes on from the file before it, and repeats what that one lacks."
+            }
+            _ => "The server does not start without its event log.",
+        };
+        Failure::failed(error.to_string()).with_next(next)
+    })
+}
+
 /// Every connection needs a descriptor: takes as many as the system lets us, and promises no more than that.
 fn make_room(settings: &Settings, limits: &mut ServerLimits) {
     let wanted = limits.connections as u64 + DESCRIPTORS_APART;
@@ -206,6 +247,7 @@ async fn serve(
     store: &OpenStore,
     access: Access,
     options: ServerOptions,
+    event_log: Option<EventLog>,
 ) -> Result<(), Failure> {
     let failed = |error: std::io::Error| Failure::failed(format!("cannot listen at {error}"));
     let listeners = Listeners::bind(addresses).await.map_err(failed)?;
@@ -218,6 +260,7 @@ async fn serve(
         let server = server.clone();
         async move { server.mark_tokens().await }
     });
+    let logging = event_log.map(|log| server.write_event_log(log));
     let what = format!("serving {} at {}", store.name, urls.join(" and "));
     say(settings, &what);
     systemd::tell(systemd::SystemdState::Ready, &what);
@@ -228,6 +271,9 @@ async fn serve(
     };
     let outcome = server.serve(listeners, stop).await.map_err(failed);
     marking.abort();
+    if let Some(logging) = logging {
+        logging.finish().await;
+    }
     outcome
 }
 

@@ -229,6 +229,16 @@ impl AccessCache {
         answer.await.map_err(|_| CLOSED)?.map_err(|error| error.to_string())
     }
 
+    /// Reads the book, and changes nothing.
+    pub(crate) async fn read_audit<T: Send + 'static>(
+        &self,
+        read: impl FnOnce(&TokenDb) -> Result<T, TokenDbError> + Send + 'static,
+    ) -> Result<T, String> {
+        let (reply, answer) = oneshot::channel();
+        self.post(move |thread, _| drop(reply.send(read(&thread.token_db))))?;
+        answer.await.map_err(|_| CLOSED)?.map_err(|error| error.to_string())
+    }
+
     /// Does something with the book. What it changes is in force when this returns.
     pub(crate) async fn with_token_db<T: Send + 'static>(
         &self,

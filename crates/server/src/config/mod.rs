@@ -17,7 +17,7 @@ use toml::{Table, Value};
 
 pub use listen::{ListenAddress, ListenAddresses};
 pub(crate) use settings::ms;
-pub use settings::{KEYS, LogFormat, LogSettings, Settings, TlsSettings, TraceSettings};
+pub use settings::{EventLogSettings, KEYS, LogFormat, LogSettings, Settings, TlsSettings, TraceSettings};
 
 /// How variables of the environment begin that tell a server something.
 pub const VARIABLE_PREFIX: &str = "FENCEHOLD_SERVE_";
@@ -133,6 +133,7 @@ impl ConfigValues {
         if settings.tls.cert.is_some() != settings.tls.key.is_some() {
             return Err(fault("tls.cert and tls.key belong together: give both or neither".to_owned()));
         }
+        settings.event_log().map_err(fault)?;
         if settings.limits.connections == 0 || settings.limits.body_bytes == 0 {
             return Err(fault("limits.connections and limits.body_bytes must be more than 0".to_owned()));
         }
@@ -300,6 +301,9 @@ mod tests {
             ("tls.key", "k"),
             ("log.level", "debug"),
             ("traces.otlp", "http://c:4318"),
+            ("event_log.dir", "log"),
+            ("event_log.keep", "400d"),
+            ("event_log.namespaces", "team-a, team-b"),
         ];
         let mut told = ConfigValues::default();
         for (key, default) in KEYS {
@@ -309,7 +313,14 @@ mod tests {
         }
         let (told, by_default) = (told.settings().unwrap(), Settings::default());
         assert_eq!(told.limits, by_default.limits, "shown as by default, but is not");
-        assert_eq!((told.shutdown_grace_ms, told.listen), (by_default.shutdown_grace_ms, by_default.listen));
+        assert_eq!(
+            (told.shutdown_grace_ms, &told.listen),
+            (by_default.shutdown_grace_ms, &by_default.listen)
+        );
+        let bounds = |settings: &EventLogSettings| (settings.file_bytes, settings.file_age_ms);
+        assert_eq!(bounds(&told.event_log), bounds(&by_default.event_log));
+        let log = told.event_log().unwrap().unwrap();
+        assert_eq!((log.keep_ms, log.namespaces.len()), (Some(400 * 86_400_000), 2));
         assert_eq!(by_default.limits.connections, ServerLimits::default().connections);
     }
 }

@@ -4,7 +4,10 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use super::{ConfigError, Settings};
+use fencehold_core::Namespace;
+
+use super::{ConfigError, EventLogSettings, Settings};
+use crate::event_log::EventLogOptions;
 use crate::tls::Tls;
 use crate::{Receiver, ServerOptions};
 
@@ -27,7 +30,29 @@ impl Settings {
             .filter(|name| !name.is_empty())
             .map(str::to_owned)
             .collect();
-        Ok(ServerOptions { limits: self.limits.clone(), tls, grace, traces, allowed_hosts })
+        let event_log = self.event_log().map_err(fault)?;
+        Ok(ServerOptions { limits: self.limits.clone(), tls, grace, traces, allowed_hosts, event_log })
+    }
+
+    /// The event log, if there is to be one.
+    pub(super) fn event_log(&self) -> Result<Option<EventLogOptions>, String> {
+        let EventLogSettings { dir, file_bytes, file_age_ms, keep_ms, namespaces } = self.event_log.clone();
+        let listed = namespaces.iter().flat_map(|names| names.split(',')).map(str::trim);
+        let listed = listed.filter(|name| !name.is_empty()).map(Namespace::new);
+        let namespaces: Vec<Namespace> = listed
+            .collect::<Result<_, _>>()
+            .map_err(|error| format!("event_log.namespaces: {error}"))?;
+        if file_bytes == 0 || file_age_ms == 0 {
+            return Err("event_log.file_bytes and event_log.file_age must be more than 0".to_owned());
+        }
+        let with = |dir| EventLogOptions {
+            file_bytes,
+            file_age_ms,
+            keep_ms,
+            namespaces,
+            ..EventLogOptions::new(dir)
+        };
+        Ok(dir.map(with))
     }
 
     fn receiver(&self, seed: [u8; 16]) -> Result<Option<Receiver>, String> {

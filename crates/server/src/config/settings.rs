@@ -36,6 +36,8 @@ pub struct Settings {
     pub log: LogSettings,
     /// Traces.
     pub traces: TraceSettings,
+    /// The event log.
+    pub event_log: EventLogSettings,
     /// How much of everything.
     pub limits: ServerLimits,
 }
@@ -53,6 +55,7 @@ impl Default for Settings {
             tls: TlsSettings::default(),
             log: LogSettings::default(),
             traces: TraceSettings::default(),
+            event_log: EventLogSettings::default(),
             limits: ServerLimits::default(),
         }
     }
@@ -105,6 +108,41 @@ pub struct TraceSettings {
     pub service_name: Option<String>,
 }
 
+/// The event log.
+#[derive(Clone, Debug, Deserialize)]
+#[serde(deny_unknown_fields, default)]
+#[non_exhaustive]
+pub struct EventLogSettings {
+    /// Its directory; `None`: there is no log.
+    pub dir: Option<PathBuf>,
+    /// A file that would become larger is followed by another.
+    pub file_bytes: u64,
+    /// And one that is older.
+    #[serde(rename = "file_age", deserialize_with = "ms")]
+    pub file_age_ms: u64,
+    /// Files whose last line is older are removed; `None`: none are.
+    #[serde(rename = "keep", deserialize_with = "some_ms")]
+    pub keep_ms: Option<u64>,
+    /// Namespaces to log beside those that the server knows of: with commas between them.
+    pub namespaces: Option<String>,
+}
+
+impl Default for EventLogSettings {
+    fn default() -> Self {
+        EventLogSettings {
+            dir: None,
+            file_bytes: 64 << 20,
+            file_age_ms: 24 * 3_600_000,
+            keep_ms: None,
+            namespaces: None,
+        }
+    }
+}
+
+fn some_ms<'de, D: Deserializer<'de>>(deserializer: D) -> Result<Option<u64>, D::Error> {
+    ms(deserializer).map(Some)
+}
+
 /// A stretch of time as people write it, in milliseconds: `500ms`, `10s`, `1m30s`.
 pub(crate) fn ms<'de, D: Deserializer<'de>>(deserializer: D) -> Result<u64, D::Error> {
     parse_ms(&String::deserialize(deserializer)?).map_err(de::Error::custom)
@@ -126,6 +164,11 @@ pub const KEYS: &[(&str, &str)] = &[
     ("traces.otlp", "none"),
     ("traces.ca", "what the system trusts"),
     ("traces.service_name", "fencehold"),
+    ("event_log.dir", "none"),
+    ("event_log.file_bytes", "67108864"),
+    ("event_log.file_age", "1d"),
+    ("event_log.keep", "for ever"),
+    ("event_log.namespaces", "those that the server knows of"),
     ("limits.connections", "10000"),
     ("limits.header_timeout", "20s"),
     ("limits.body_timeout", "30s"),

@@ -147,7 +147,7 @@ fn fresh_id() -> Result<JobId, Failure> {
 }
 
 /// Reads a moment as RFC 3339 writes it.
-fn parse_moment(text: &str) -> Result<u64, String> {
+pub(crate) fn parse_moment(text: &str) -> Result<u64, String> {
     let example = "write it as 2026-12-24T18:00:00Z or 2026-12-24T18:00:00+01:00";
     let year = text.trim_start_matches(['+', '-']).split('-').next().unwrap_or_default();
     if year.len() > 4 && year.bytes().all(|byte| byte.is_ascii_digit()) {

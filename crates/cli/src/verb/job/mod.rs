@@ -11,6 +11,7 @@ mod options;
 mod wait;
 
 pub(crate) use claim::{Source, parse_source};
+pub(crate) use enqueue::parse_moment;
 pub(crate) use get::attempts;
 pub(crate) use options::{JobArgs, Label, Payload, parse_label};
 
@@ -34,9 +35,9 @@ fencehold job renew || exit
 # Was the job cancelled?
 fencehold job renew -o json | jq .cancel_requested")]
     Renew = attempt::AttemptArgs => renew(),
-    Complete = attempt::CompleteArgs,
     Checkpoint = attempt::CheckpointArgs,
     Progress = attempt::ProgressArgs,
+    Complete = attempt::CompleteArgs,
     Fail = attempt::FailArgs,
     Snooze = attempt::SnoozeArgs,
     /// Give a job back to its queue, at its old place; this counts as nothing

@@ -171,6 +171,9 @@ fn compare_leases(both: &mut SideBySide) {
     }
     let sent = both.post("/v1/leases/revoke", json!({ "key": "r-http", "by": "me", "reason": "why" }));
     both.same(["lease", "revoke", "r-verb", "--by", "me", "--reason", "why"], &sent);
+    let sent = both.get("/v1/leases/stats?since_ms=3600000");
+    assert_eq!((&sent["released_count"], &sent["revoked_count"]), (&json!(2), &json!(2)), "{sent}");
+    both.same(["lease", "stats", "--since", "1h"], &sent);
 }
 
 /// A claim of a new job by each side: what the verb printed, and the attempt as a request names it.

@@ -103,9 +103,9 @@ pub mod clock {
 pub mod store {
     pub use fencehold_contract::{
         AcquireLeaseRequest, AcquiredLease, AdvancedStore, CallContext, Capabilities, EndingView, EventPage,
-        HoldRef, HolderView, JobStore, LeasePage, LeaseStore, LeaseView, ListEventsRequest,
-        ListLeasesRequest, ReleasedLease, RenewLeaseBatchResponse, RevokeLeasesRequest, RevokeTarget,
-        RevokedLease, StoreError, StoreStatus, StoreUrl,
+        HoldRef, HolderView, JobStore, LeasePage, LeaseStats, LeaseStatsRequest, LeaseStore, LeaseView,
+        ListEventsRequest, ListLeasesRequest, ReleasedLease, RenewLeaseBatchResponse, RevokeLeasesRequest,
+        RevokeTarget, RevokedLease, StoreError, StoreStatus, StoreUrl,
     };
     pub use fencehold_engine::MemoryStore;
     /// A directory on this machine.

@@ -4,14 +4,15 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, mpsc};
 use std::thread;
 
+use fencehold_contract::metrics::Counter;
 use fencehold_contract::{
     AcquireLeaseRequest, AcquiredLease, AdvancedStore, CallContext, Capabilities, EndingView, EventPage,
-    HoldChange, HoldRef, HolderView, LeasePage, LeaseStore, LeaseView, ListEventsRequest, ListLeasesRequest,
-    Quota, QuotaRequest, QuotaView, ReleasedLease, RevokeLeasesRequest, RevokeTarget, RevokedLease,
-    StoreError, StoreStatus, Subscription,
+    HoldChange, HoldRef, HolderView, LeasePage, LeaseStats, LeaseStatsRequest, LeaseStore, LeaseView,
+    ListEventsRequest, ListLeasesRequest, Quota, QuotaRequest, QuotaView, ReleasedLease, RevokeLeasesRequest,
+    RevokeTarget, RevokedLease, StoreError, StoreStatus, Subscription,
 };
 use fencehold_core::lease::{LeaseOutcome, LeaseRenewal};
-use fencehold_core::limits::{EVENTS_KEPT, WAIT_MS_MAX};
+use fencehold_core::limits::{EVENTS_KEPT, STATS_MS_MAX, WAIT_MS_MAX};
 use fencehold_core::{Event, EventData, HoldId, Key, Namespace, Owner, Reason, Refusal, Task, Token};
 use fencehold_test_store::{TestCapability, TestStore, drive};
 
@@ -298,6 +299,30 @@ impl Fixture {
         let mut revoked = revoked.expect("a hold that can be revoked");
         assert_eq!(revoked.len(), 1, "one key, one hold");
         revoked.remove(0)
+    }
+
+    /// How leases of this namespace ended in the last day.
+    pub(super) fn stats(&self) -> LeaseStats {
+        let request = LeaseStatsRequest { since_ms: STATS_MS_MAX };
+        self.drive(self.test_store.store().stats(&self.call, request))
+            .expect("endings that can be counted")
+    }
+
+    /// What is counted of granted, released, expired and stale leases, by the handle that knows most of it.
+    pub(super) fn counted(&self) -> Option<[u64; 4]> {
+        let handles = [self.test_store.store(), self.test_store.other()];
+        let counted = handles.iter().filter_map(|store| {
+            self.drive(store.refresh_metrics(&self.call)).expect("counts that can be read");
+            let facts = &store.metrics()?.facts;
+            let ended = |outcome| facts.leases_ended(outcome).map_or(0, Counter::get);
+            Some([
+                facts.granted.get(),
+                ended(LeaseOutcome::Released),
+                ended(LeaseOutcome::Expired),
+                facts.stale_writes_blocked.get(),
+            ])
+        });
+        counted.max()
     }
 
     pub(super) fn view(&self, key_name: &str) -> Option<LeaseView> {

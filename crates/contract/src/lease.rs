@@ -52,8 +52,11 @@ calls! {
         /// Ends this handle's part in the store in good order. Later calls get `Unavailable`.
         async fn close(&self);
 
-        /// What the engine behind this handle has measured. `None`: there is none in this process.
+        /// What was counted and measured of this store. `None`: nothing is known in this process.
         fn metrics(&self) -> Option<&StoreMetrics>;
+
+        /// Brings the counts of `metrics` up to date where the store itself keeps them. Elsewhere they always are.
+        async fn refresh_metrics(&self, call: &CallContext) -> Result<(), StoreError>;
     }
     impl {
         fn capabilities(&self) -> Capabilities {
@@ -95,6 +98,10 @@ calls! {
 
         fn metrics(&self) -> Option<&StoreMetrics> {
             StoreBackend::metrics(self)
+        }
+
+        async fn refresh_metrics(&self, call: &CallContext) -> Result<(), StoreError> {
+            StoreBackend::refresh_metrics(self, call).await
         }
     }
     /// A call of the contract: what is asked for.
@@ -147,6 +154,8 @@ calls! {
         reopen: Reopen { by: Owner } -> Reopened(()) [LeasesAlone];
         /// Who serves, and how much there is.
         status: Status -> Status(StoreStatus) [Reads];
+        /// How the leases of the caller's namespace ended lately, as far back as the store can tell.
+        stats: Stats(request: LeaseStatsRequest) -> Stats(LeaseStats) [Reads, LeasesAlone];
     }
 }
 
@@ -505,5 +514,89 @@ wire! {
         /// The counts are of all namespaces together, and were left out: this token is not `admin` for all of them.
         #[serde(default, skip_serializing_if = "is_default")]
         pub counts_hidden: bool,
+    }
+}
+
+wire! {
+    /// For how far back to count.
+    #[serde(deny_unknown_fields)]
+    pub struct LeaseStatsRequest {
+        /// What ended no longer ago than this.
+        #[schemars(range(min = 1, max = fencehold_core::limits::STATS_MS_MAX))]
+        pub since_ms: u64,
+    }
+
+    /// How leases ended, and how many of them each way.
+    #[derive(Default)]
+    pub struct LeaseStats {
+        /// From when on they are counted: later than asked for where the store does not know what was before.
+        #[serde(rename = "begins_at", with = "AsMoment")]
+        pub begins_at_ms: u64,
+        /// Whether all that ended in the time that was asked for is counted. Otherwise there were at least as many.
+        pub complete: bool,
+        /// Holders gave them back.
+        pub released_count: u64,
+        /// Their time ran out: holders died, stalled, or could not reach the store.
+        pub expired_count: u64,
+        /// They were ended by force.
+        pub revoked_count: u64,
+        /// They were held for their whole `max_age`.
+        pub aged_out_count: u64,
+        /// They ended because a contender asked for it.
+        pub yielded_count: u64,
+        /// They were granted to waiters that had already gone.
+        pub abandoned_count: u64,
+        /// `store advance` ended them.
+        pub advanced_count: u64,
+    }
+}
+
+impl LeaseStats {
+    /// Counts so many endings.
+    pub fn add(&mut self, outcome: LeaseOutcome, count: u64) {
+        let counted = match outcome {
+            LeaseOutcome::Released => &mut self.released_count,
+            LeaseOutcome::Expired => &mut self.expired_count,
+            LeaseOutcome::Revoked => &mut self.revoked_count,
+            LeaseOutcome::AgedOut => &mut self.aged_out_count,
+            LeaseOutcome::Yielded => &mut self.yielded_count,
+            LeaseOutcome::Abandoned => &mut self.abandoned_count,
+            LeaseOutcome::Advanced => &mut self.advanced_count,
+            // There is none yet.
+            _ => return,
+        };
+        *counted += count;
+    }
+
+    /// How many leases ended, whichever way.
+    pub fn total(&self) -> u64 {
+        [
+            self.released_count,
+            self.expired_count,
+            self.revoked_count,
+            self.aged_out_count,
+            self.yielded_count,
+            self.abandoned_count,
+            self.advanced_count,
+        ]
+        .iter()
+        .sum()
+    }
+
+    /// Nothing yet, from this moment on.
+    pub fn since(begins_at_ms: u64) -> Self {
+        LeaseStats { begins_at_ms, complete: true, ..LeaseStats::default() }
+    }
+
+    /// Counts what is on record of a key, for stores that keep no events. A key has the last few of its endings: where all of them are
+    /// of the time that is counted, there may have been more.
+    pub fn count_key(&mut self, endings: &[Ending]) {
+        let begins_at_ms = self.begins_at_ms;
+        let counted = endings.iter().filter(|ending| ending.at.wall_ms >= begins_at_ms);
+        let count = counted.clone().count();
+        self.complete &= count < fencehold_core::limits::HISTORY_MAX;
+        for ending in counted {
+            self.add(ending.outcome, 1);
+        }
     }
 }

@@ -40,8 +40,9 @@ pub use hold_changes::{HoldChange, HoldListener, Subscription};
 pub use job::JobStore;
 pub use lease::{
     AcquireLeaseRequest, AcquiredLease, AdvancedStore, CallContext, ClosedNamespace, EndingView, EventPage,
-    HoldRef, HolderView, LeasePage, LeaseStore, LeaseView, ListEventsRequest, ListLeasesRequest,
-    ReleasedLease, RenewLeaseBatchResponse, RevokeLeasesRequest, RevokeTarget, RevokedLease, StoreStatus,
+    HoldRef, HolderView, LeasePage, LeaseStats, LeaseStatsRequest, LeaseStore, LeaseView, ListEventsRequest,
+    ListLeasesRequest, ReleasedLease, RenewLeaseBatchResponse, RevokeLeasesRequest, RevokeTarget,
+    RevokedLease, StoreStatus,
 };
 pub use outside_runtime::outside_runtime;
 pub use prefixes::Prefixes;

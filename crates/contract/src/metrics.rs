@@ -5,9 +5,9 @@
 
 use std::sync::atomic::{AtomicU64, Ordering};
 
-use fencehold_core::EventData;
+use fencehold_core::{EventData, Refusal};
 use fencehold_core::job::{AttemptOutcome, JobState};
-use fencehold_core::lease::LeaseOutcome;
+use fencehold_core::lease::{LeaseOutcome, LeaseRecord};
 
 /// A number that only grows.
 #[derive(Debug, Default)]
@@ -22,6 +22,11 @@ impl Counter {
     /// So many more.
     pub fn add(&self, count: u64) {
         self.0.fetch_add(count, Ordering::Relaxed);
+    }
+
+    /// At least so many: for a count that is kept elsewhere.
+    pub fn raise_to(&self, count: u64) {
+        self.0.fetch_max(count, Ordering::Relaxed);
     }
 
     /// How many so far.
@@ -75,11 +80,18 @@ pub const MICROSECONDS: &[u64] = &[
 const BATCHES: &[u64] = &[1, 2, 4, 8, 16, 32, 64, 128, 256, 512, 1_024, 2_048, 4_096];
 const PERCENT: &[u64] = &[5, 10, 20, 30, 40, 50, 60, 70, 80, 90];
 
-/// What the engine behind a store has seen since it was opened.
+/// What is known of what happens in a store.
 #[derive(Debug)]
 pub struct StoreMetrics {
-    /// What happened.
+    /// What happened: in the engine or through the handle since it was opened; on PostgreSQL in all of the store, as the database counts.
     pub facts: EventCounts,
+    /// What the engine has measured, where it runs in this process.
+    pub engine: Option<EngineMetrics>,
+}
+
+/// What the engine behind a store has measured since it was opened.
+#[derive(Debug)]
+pub struct EngineMetrics {
     /// How many requests were decided together.
     pub batch: Histogram,
     /// How long batches took to be kept that waited for the disk, in microseconds.
@@ -94,10 +106,9 @@ pub struct StoreMetrics {
     pub claim_slack_percent: Histogram,
 }
 
-impl Default for StoreMetrics {
+impl Default for EngineMetrics {
     fn default() -> Self {
-        StoreMetrics {
-            facts: EventCounts::default(),
+        EngineMetrics {
             batch: Histogram::new(BATCHES),
             synced_us: Histogram::new(MICROSECONDS),
             unsynced_us: Histogram::new(MICROSECONDS),
@@ -108,15 +119,31 @@ impl Default for StoreMetrics {
     }
 }
 
+impl Default for StoreMetrics {
+    /// Of an engine.
+    fn default() -> Self {
+        StoreMetrics { facts: EventCounts::default(), engine: Some(EngineMetrics::default()) }
+    }
+}
+
 impl StoreMetrics {
+    /// Of a store without an engine: what happened is counted, and nothing is measured.
+    pub fn counts_only() -> Self {
+        StoreMetrics { facts: EventCounts::default(), engine: None }
+    }
+
     /// Notes a renewal of a hold that had this much of its ttl left.
     pub fn renewed(&self, left_ms: u64, ttl_ms: u64) {
-        slack(&self.slack_percent, left_ms, ttl_ms);
+        if let Some(engine) = &self.engine {
+            slack(&engine.slack_percent, left_ms, ttl_ms);
+        }
     }
 
     /// Notes a renewal of a claim that had this much of its ttl left.
     pub fn claim_renewed(&self, left_ms: u64, ttl_ms: u64) {
-        slack(&self.claim_slack_percent, left_ms, ttl_ms);
+        if let Some(engine) = &self.engine {
+            slack(&engine.claim_slack_percent, left_ms, ttl_ms);
+        }
     }
 }
 
@@ -154,15 +181,15 @@ impl EventCounts {
     pub fn count(&self, fact: &EventData) {
         match fact {
             EventData::LeaseAcquired { .. } => self.granted.add_one(),
-            EventData::LeaseEnded { outcome: how, .. } => {
-                add_at(&self.ended, LeaseOutcome::ALL.iter().position(|one| one == how));
-            }
+            EventData::LeaseEnded { outcome: how, .. } => self.lease_ended(*how, 1),
             EventData::StaleWriteBlocked { .. } => self.stale_writes_blocked.add_one(),
             EventData::StoreRewound { .. } => self.rewound.add_one(),
             EventData::JobEnqueued { .. } => self.enqueued.add_one(),
             EventData::JobClaimed { .. } => self.claimed.add_one(),
             EventData::JobAttemptEnded { outcome: how, state, .. } => {
-                add_at(&self.attempts, AttemptOutcome::ALL.iter().position(|one| one == how));
+                if let Some(counter) = self.attempts_ended(*how) {
+                    counter.add_one();
+                }
                 if *state == JobState::Quarantined {
                     self.quarantined.add_one();
                 }
@@ -171,11 +198,42 @@ impl EventCounts {
             _ => {}
         }
     }
-}
 
-fn add_at(counters: &[Counter], at: Option<usize>) {
-    if let Some(counter) = at.and_then(|at| counters.get(at)) {
-        counter.add_one();
+    /// Counts so many leases that ended like this.
+    pub fn lease_ended(&self, outcome: LeaseOutcome, count: u64) {
+        if let Some(counter) = self.leases_ended(outcome) {
+            counter.add(count);
+        }
+    }
+
+    /// Counts what the new record of a key says and the one before did not: for stores that write records and keep no events.
+    pub fn count_written(&self, before: &LeaseRecord, after: &LeaseRecord) {
+        let newest = before.endings().last().map(|ending| ending.token);
+        for ending in after.endings().iter().filter(|ending| newest.is_none_or(|newest| ending.token > newest)) {
+            self.lease_ended(ending.outcome, 1);
+        }
+        if after.hold.is_some() && (before.hold.is_none() || after.counter > before.counter) {
+            self.granted.add_one();
+        }
+    }
+
+    /// Counts what a refusal says of a holder that came too late, or of a store that was rewound.
+    pub fn count_refusal(&self, refusal: &Refusal) {
+        match refusal {
+            Refusal::Lost { .. } => self.stale_writes_blocked.add_one(),
+            Refusal::StoreRewound { .. } => self.rewound.add_one(),
+            _ => {}
+        }
+    }
+
+    /// The counter of leases that ended like this.
+    pub fn leases_ended(&self, outcome: LeaseOutcome) -> Option<&Counter> {
+        self.ended.get(LeaseOutcome::ALL.iter().position(|one| *one == outcome)?)
+    }
+
+    /// The counter of attempts that ended like this.
+    pub fn attempts_ended(&self, outcome: AttemptOutcome) -> Option<&Counter> {
+        self.attempts.get(AttemptOutcome::ALL.iter().position(|one| *one == outcome)?)
     }
 }
 
@@ -199,6 +257,6 @@ mod tests {
         let measures = StoreMetrics::default();
         measures.renewed(20_000, 30_000);
         measures.renewed(1, 0);
-        assert_eq!(measures.slack_percent.read().1, 66);
+        assert_eq!(measures.engine.unwrap().slack_percent.read().1, 66);
     }
 }

@@ -44,6 +44,8 @@ pub const ADVANCE_BY: u64 = 1 << 32;
 pub const HISTORY_MAX: usize = 8;
 /// How many events a store keeps.
 pub const EVENTS_KEPT: usize = 16_384;
+/// How far back endings of leases are counted.
+pub const STATS_MS_MAX: u64 = 24 * 60 * 60 * 1000;
 
 /// How many may wait in line for one key.
 pub const WAITERS_PER_KEY_MAX: usize = 16_384;

@@ -4,7 +4,7 @@ use std::collections::{BTreeSet, HashMap, VecDeque};
 use std::sync::Arc;
 
 use fencehold_contract::operation::StoreResponse;
-use fencehold_contract::{EventPage, ListEventsRequest, StoreError};
+use fencehold_contract::{EventPage, LeaseStats, LeaseStatsRequest, ListEventsRequest, StoreError};
 use fencehold_core::limits::{EVENTS_KEPT, WAIT_MS_MAX};
 use fencehold_core::{BadInput, Event, EventData, Key, Namespace};
 
@@ -196,9 +196,33 @@ impl Events {
         }
         Ok(page)
     }
+
+    /// How leases of a namespace ended since a moment, as far as its events are kept.
+    fn stats(&self, namespace: &Namespace, now_wall_ms: u64, since_ms: u64) -> LeaseStats {
+        let since_wall_ms = now_wall_ms.saturating_sub(since_ms);
+        let story = self.by_namespace.get(namespace);
+        let lost_until = story.map_or(self.lost_until, |story| story.lost_until);
+        let mut stats = LeaseStats::since(since_wall_ms);
+        let kept = story.into_iter().flat_map(|story| &story.events);
+        let oldest_ms = kept.clone().next().map_or(now_wall_ms, |event| event.at_ms);
+        if lost_until > 0 && oldest_ms > since_wall_ms {
+            stats = LeaseStats { begins_at_ms: oldest_ms, complete: false, ..stats };
+        }
+        for event in kept.filter(|event| event.at_ms >= since_wall_ms) {
+            if let EventData::LeaseEnded { outcome, .. } = &event.data {
+                stats.add(*outcome, 1);
+            }
+        }
+        stats
+    }
 }
 
 impl Engine {
+    /// How leases of a namespace ended lately.
+    pub(super) fn stats(&self, namespace: &Namespace, request: LeaseStatsRequest) -> LeaseStats {
+        self.events.stats(namespace, self.now.wall_ms, request.since_ms)
+    }
+
     /// A page of events. `None`: there are none yet, and the request waits for one.
     pub(super) fn watch(
         &mut self,

@@ -114,6 +114,7 @@ impl Step<'_> {
                 StoreResponse::Reopened(())
             }
             StoreRequest::Status => StoreResponse::Status(self.status(namespace)),
+            StoreRequest::Stats(request) => StoreResponse::Stats(self.stats(namespace, request)),
             StoreRequest::KeepFinished { ms } => {
                 self.set_keep_finished(KeepFinished::for_ms(ms)?);
                 StoreResponse::KeepsFinished

@@ -182,7 +182,9 @@ impl<K: Persistence> WriterThread<K> {
                 .wait((target - gathered.size).min(DECIDED_AT_A_TIME), Some(left));
         }
         if gathered.size > 0 {
-            self.engine.measures.batch.record(gathered.size as u64);
+            if let Some(measures) = &self.engine.measures.engine {
+                measures.batch.record(gathered.size as u64);
+            }
             self.recent = (self.recent * 3 + gathered.size) / 4;
         }
         gathered
@@ -249,9 +251,11 @@ impl<K: Persistence> WriterThread<K> {
         let durable = changes.durable;
         let started = std::time::Instant::now();
         let kept = self.insist(|persistence| persistence.keep(changes));
-        if K::KEEPS && kept.is_ok() {
+        if K::KEEPS
+            && kept.is_ok()
+            && let Some(measures) = &self.engine.measures.engine
+        {
             let took_us = u64::try_from(started.elapsed().as_micros()).unwrap_or(u64::MAX);
-            let measures = &self.engine.measures;
             if durable { &measures.synced_us } else { &measures.unsynced_us }.record(took_us);
             if let Some(disk_us) = self.persistence.disk_us().filter(|_| durable) {
                 measures.disk_us.record(disk_us);

@@ -127,6 +127,9 @@ impl<'a> Acquisition<'a> {
                 }
                 AcquireDecision::Refused(at, refusal) => {
                     self.call.note_expiry(&snapshot, at).await;
+                    if matches!(refusal, Refusal::StoreRewound { .. }) {
+                        self.call.core.measures.facts.count_refusal(&refusal);
+                    }
                     return Err(StoreError::refused(&at.key, refusal));
                 }
                 AcquireDecision::Take(at, decision) => {
@@ -276,6 +279,7 @@ impl<'a> Acquisition<'a> {
         if !response.succeeded {
             return Ok(Err(if alone { Some(Box::new(read_set.read(response)?)) } else { None }));
         }
+        self.call.core.measures.facts.count_written(&at.record, record);
         let revision = response.revision();
         let on = |lease| LeasedKey { token: grant.token, lease, revision };
         let mark_revision = if mark == snapshot.mark { snapshot.mark_revision } else { revision };

@@ -9,7 +9,7 @@
 use std::collections::BTreeMap;
 
 use fencehold_contract::{AdvancedStore, ClosedNamespace, StoreError};
-use fencehold_core::lease::LeaseRecord;
+use fencehold_core::lease::{LeaseOutcome, LeaseRecord};
 use fencehold_core::limits::PAGE_MAX;
 use fencehold_core::{BadInput, Namespace, Owner, Refusal, Timestamp};
 
@@ -61,6 +61,7 @@ impl EtcdCall<'_> {
             match self.core.wire.write(compare, success).await {
                 Ok(true) => {
                     let HolderCounts { keys, ended, .. } = census;
+                    self.core.measures.facts.lease_ended(LeaseOutcome::Advanced, ended);
                     let mut namespaces = Vec::new();
                     if let Some(lease) = closed_by {
                         let apart = self.close_apart(&mark, lease).await;

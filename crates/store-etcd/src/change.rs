@@ -46,7 +46,10 @@ impl EtcdCall<'_> {
                 delete(names.age(namespace, key)),
             ];
             let later = match self.core.wire.txn(compare, success, read_set.ops(names)).await {
-                Ok(response) if response.succeeded => return Ok((answer, at.clone())),
+                Ok(response) if response.succeeded => {
+                    self.core.measures.facts.count_written(&at.record, &record);
+                    return Ok((answer, at.clone()));
+                }
                 Ok(response) => read_set.read(response),
                 Err(fault) => Err(fault),
             };

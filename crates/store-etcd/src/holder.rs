@@ -49,6 +49,7 @@ impl EtcdCall<'_> {
                 Ok(LeaseCommandResult::Renewed(renewal)) => Ok(renewal),
                 Ok(_) => Err(Refusal::NotHeld),
                 Err(refusal) => {
+                    self.core.measures.facts.count_refusal(&refusal);
                     self.core.forget(&self.namespace, &hold.key);
                     Err(refusal)
                 }
@@ -200,6 +201,9 @@ impl EtcdCall<'_> {
             .await?;
         if before.is_held_by(hash, hold.token) {
             self.core.tidy(&before).await;
+        }
+        if let Err(refusal) = &answer {
+            self.core.measures.facts.count_refusal(refusal);
         }
         Ok(answer)
     }

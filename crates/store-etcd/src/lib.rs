@@ -50,6 +50,7 @@ use self::snapshot::Snapshot;
 use self::undelivered::AcquireResult;
 use fencehold_contract::clock::Clock;
 use fencehold_contract::hold_changes::HoldChanges;
+use fencehold_contract::metrics::StoreMetrics;
 use fencehold_contract::operation::{StoreBackend, StoreRequest, StoreResponse, unsupported};
 use fencehold_contract::{
     AcquireLeaseRequest, AcquiredLease, CallContext, Capabilities, EtcdUrl, StoreError,
@@ -71,6 +72,7 @@ pub struct EtcdStore {
     url: EtcdUrl,
     sent: Arc<AtomicU64>,
     hold_changes: Arc<HoldChanges>,
+    measures: Arc<StoreMetrics>,
 }
 
 impl EtcdStore {
@@ -92,6 +94,8 @@ impl EtcdStore {
     fn start(url: &EtcdUrl, clock: Arc<dyn Clock>, gate: Gate) -> Result<Self, StoreError> {
         let (sent, hold_changes) = (Arc::<AtomicU64>::default(), Arc::<HoldChanges>::default());
         let (place, counter, changes) = (url.clone(), Arc::clone(&sent), Arc::clone(&hold_changes));
+        let measures = Arc::new(StoreMetrics::counts_only());
+        let counted = Arc::clone(&measures);
         let actor = Actor::start("fencehold-etcd", move |closing| {
             Ok(Rc::new(EtcdInner {
                 wire: GrpcClient::new(&place, counter, gate)?,
@@ -101,9 +105,10 @@ impl EtcdStore {
                 closing,
                 known: RefCell::default(),
                 feeds: HoldFeeds::new(changes),
+                measures: counted,
             }))
         })?;
-        Ok(EtcdStore { actor, url: url.clone(), sent, hold_changes })
+        Ok(EtcdStore { actor, url: url.clone(), sent, hold_changes, measures })
     }
 
     /// Carries out a call on the thread of this handle.
@@ -178,6 +183,10 @@ impl StoreBackend for EtcdStore {
         self.execute(call, StoreRequest::Status).await.map(drop)
     }
 
+    fn metrics(&self) -> Option<&StoreMetrics> {
+        Some(&self.measures)
+    }
+
     fn hold_changes(&self) -> Option<&Arc<HoldChanges>> {
         Some(&self.hold_changes)
     }
@@ -198,6 +207,8 @@ struct EtcdInner {
     /// Holds that this handle granted, each as its key was written.
     known: RefCell<HashMap<(Namespace, Key), Snapshot>>,
     feeds: HoldFeeds<Namespace>,
+    /// What came of this handle's own writes.
+    measures: Arc<StoreMetrics>,
 }
 
 /// One call: the time that it has, and the namespace that it is about.
@@ -224,6 +235,7 @@ impl EtcdCall<'_> {
             StoreRequest::Quota(request) => StoreResponse::Quota(self.limits(&request).await?),
             StoreRequest::Reopen { .. } => StoreResponse::Reopened(self.open_now().await?),
             StoreRequest::Status => StoreResponse::Status(self.status().await?),
+            StoreRequest::Stats(request) => StoreResponse::Stats(self.stats(request).await?),
             ask => return Err(unsupported(STORE, &ask)),
         })
     }

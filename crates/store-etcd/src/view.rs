@@ -1,7 +1,11 @@
 //! Looking around: one key, pages of keys, and how much there is.
 
 use fencehold_contract::lease_records::{holder_view, is_listed};
-use fencehold_contract::{EndingView, LeasePage, LeaseView, ListLeasesRequest, StoreError, StoreStatus};
+use fencehold_contract::{
+    EndingView, LeasePage, LeaseStats, LeaseStatsRequest, LeaseView, ListLeasesRequest, StoreError,
+    StoreStatus,
+};
+use fencehold_core::lease::LeaseCommand;
 use fencehold_core::{Key, Namespace};
 use futures_util::future::join_all;
 
@@ -34,6 +38,19 @@ impl EtcdCall<'_> {
         });
         let leases = join_all(views).await.into_iter().collect::<Result<_, _>>()?;
         Ok(LeasePage { leases, next_cursor: next })
+    }
+
+    /// How leases ended, by what the records of the keys say.
+    pub(super) async fn stats(&mut self, request: LeaseStatsRequest) -> Result<LeaseStats, StoreError> {
+        let mut stats = LeaseStats::since(self.core.wall_ms().saturating_sub(request.since_ms));
+        let keys = self.all_in(&self.core.names.records(&self.namespace, "")).await?;
+        let snapshot = self.see(&ReadSet::of(&self.namespace, Vec::new())).await?;
+        for at in self.sights(&keys).await? {
+            // What has run out and is on no record yet counts too.
+            let noted = self.core.decide(&snapshot, &at, &LeaseCommand::Expire).record;
+            stats.count_key(noted.as_ref().unwrap_or(&at.record).endings());
+        }
+        Ok(stats)
     }
 
     /// One page of the keys that have a record, in the order in which they were first held: that order never changes, and

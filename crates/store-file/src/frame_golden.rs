@@ -15,9 +15,9 @@ use fencehold_contract::job::{
 use fencehold_contract::operation::{JobRequest, JobResponse, StoreRequest, StoreResponse};
 use fencehold_contract::{
     AcquireLeaseRequest, AcquiredLease, AdvancedStore, ClosedNamespace, EndingView, EventPage, HoldRef,
-    HolderView, LeasePage, LeaseView, ListEventsRequest, ListLeasesRequest, Quota, QuotaRequest, QuotaUsage,
-    QuotaView, ReleasedLease, RenewLeaseBatchResponse, RevokeLeasesRequest, RevokeTarget, RevokedLease,
-    StoreStatus,
+    HolderView, LeasePage, LeaseStats, LeaseStatsRequest, LeaseView, ListEventsRequest, ListLeasesRequest,
+    Quota, QuotaRequest, QuotaUsage, QuotaView, ReleasedLease, RenewLeaseBatchResponse, RevokeLeasesRequest,
+    RevokeTarget, RevokedLease, StoreStatus,
 };
 use fencehold_core::job::{
     AttemptOutcome, AttemptRenewal, CompensationState, EffectName, JobId, JobKind, JobOptions, JobRefusal,
@@ -226,6 +226,7 @@ fn lease_asks() -> Vec<StoreRequest> {
         StoreRequest::KeepFinished { ms: 5 },
         StoreRequest::Quota(QuotaRequest { quota: Some(limits), all_namespaces: true, by: Some(owner()) }),
         StoreRequest::Reopen { by: owner() },
+        StoreRequest::Stats(LeaseStatsRequest { since_ms: 3_600_000 }),
     ]
 }
 
@@ -388,6 +389,17 @@ fn lease_answers() -> Vec<StoreResponse> {
         closed_for_ms: 8,
         counts_hidden: true,
     };
+    let stats = LeaseStats {
+        begins_at_ms: 1,
+        complete: true,
+        released_count: 2,
+        expired_count: 3,
+        revoked_count: 4,
+        aged_out_count: 5,
+        yielded_count: 6,
+        abandoned_count: 7,
+        advanced_count: 8,
+    };
     let closed = ClosedNamespace { namespace: Namespace::default(), closed_for_ms: 9 };
     let used = QuotaUsage { queue_count: 1, key_count: 2, job_count: 3, payload_bytes: 4, schedule_count: 5 };
     vec![
@@ -419,6 +431,7 @@ fn lease_answers() -> Vec<StoreResponse> {
         StoreResponse::KeepsFinished,
         StoreResponse::Reopened(()),
         StoreResponse::Quota(QuotaView { quota: Quota::USUAL, usage: used }),
+        StoreResponse::Stats(stats),
     ]
 }
 

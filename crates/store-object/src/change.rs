@@ -128,6 +128,8 @@ pub(super) struct ChangeResult {
     pub(super) at_ms: u64,
     /// What the decision was based on.
     pub(super) seen: Option<ObservedVersion>,
+    /// What the rules said of it.
+    facts: Vec<EventData>,
 }
 
 struct WriteAttempt {
@@ -176,7 +178,9 @@ impl ObjectStoreInner {
             let unsure = !attempts.is_empty();
             let command = match next(ChangeInput { record: &record, taken_up, unsure }) {
                 NextStep::Ask(command) => command,
-                NextStep::Answer(reply) => return Ok(ChangeResult { reply, at_ms: now.store_ms, seen }),
+                NextStep::Answer(reply) => {
+                    return Ok(ChangeResult { reply, at_ms: now.store_ms, seen, facts: Vec::new() });
+                }
             };
             let term = seen.as_ref().map_or(HoldState::Free, |seen| seen.term(now));
             let decision = decide(&LeaseStanding { now, floor, term }, &record, &command);
@@ -200,13 +204,18 @@ impl ObjectStoreInner {
             {
                 self.check_limits(context, acquire.ttl_ms, seen.is_none()).await?;
             }
-            let changed =
-                ChangeResult { reply: decision.reply.clone(), at_ms: now.store_ms, seen: seen.clone() };
+            let changed = ChangeResult {
+                reply: decision.reply.clone(),
+                at_ms: now.store_ms,
+                seen: seen.clone(),
+                facts: decision.facts.clone(),
+            };
             if !writes {
                 if seen.is_none() {
                     // Nothing is written that would find out: a key without an object, or no bucket at all?
                     self.reach(context.limit).await?;
                 }
+                self.count(&changed);
                 return Ok(changed);
             }
             let body = self.next_body(context, seen.as_ref(), &record, &command, &decision, now);
@@ -319,9 +328,17 @@ impl ObjectStoreInner {
         body: ObjectBody,
         changed: &ChangeResult,
     ) {
+        self.count(changed);
         let elsewhere = changed.seen.as_ref().is_some_and(|seen| !seen.own);
         let own = !(is_resumed(&changed.reply) && elsewhere);
         self.seen.wrote(&context.name, version, body, changed.at_ms, own);
+    }
+
+    /// Counts what came of a change, once that is known.
+    fn count(&self, changed: &ChangeResult) {
+        for fact in &changed.facts {
+            self.measures.facts.count(fact);
+        }
     }
 
     /// There are no events here; what must not go unnoticed is logged.

@@ -45,6 +45,7 @@ pub use storage::{Storage, probe_place};
 
 use fencehold_contract::clock::Clock;
 use fencehold_contract::hold_changes::HoldChanges;
+use fencehold_contract::metrics::StoreMetrics;
 use fencehold_contract::operation::{StoreBackend, StoreRequest, StoreResponse, unsupported};
 use fencehold_contract::{
     AcquireLeaseRequest, AcquiredLease, CallContext, Capabilities, HoldRef, ObjectUrl, StoreError,
@@ -216,6 +217,10 @@ impl StoreBackend for ObjectStore {
             .await
     }
 
+    fn metrics(&self) -> Option<&StoreMetrics> {
+        Some(&self.inner.measures)
+    }
+
     /// Only of what is done through this handle: object storage tells nothing of what others do.
     fn hold_changes(&self) -> Option<&Arc<HoldChanges>> {
         Some(&self.hold_changes)
@@ -275,6 +280,7 @@ impl ObjectCall<'_> {
             }
             StoreRequest::Quota(request) => StoreResponse::Quota(self.limits(&request).await?),
             StoreRequest::Status => StoreResponse::Status(inner.status(namespace).await?),
+            StoreRequest::Stats(request) => StoreResponse::Stats(inner.stats(namespace, request).await?),
             StoreRequest::Events(_) => {
                 let message =
                     "list events: a bucket keeps only how the last holds of each key ended".to_owned();

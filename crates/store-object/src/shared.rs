@@ -5,6 +5,7 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
 
 use fencehold_contract::clock::Clock;
+use fencehold_contract::metrics::StoreMetrics;
 use fencehold_contract::{Capabilities, ObjectOptions, StoreError};
 use fencehold_core::lease::LeaseRecord;
 use fencehold_core::{Key, Namespace, Token};
@@ -39,6 +40,8 @@ pub(super) struct ObjectStoreInner {
     /// The limits as they were last read, and when.
     pub(super) limits: std::sync::Mutex<Option<(StoredLimits, u64)>>,
     longest_ttl_ms: AtomicU64,
+    /// What came of this handle's own writes.
+    pub(super) measures: StoreMetrics,
 }
 
 impl ObjectStoreInner {
@@ -61,6 +64,7 @@ impl ObjectStoreInner {
             floor: std::sync::Mutex::default(),
             limits: std::sync::Mutex::default(),
             longest_ttl_ms: AtomicU64::new(0),
+            measures: StoreMetrics::counts_only(),
         }
     }
 

@@ -3,9 +3,12 @@
 use std::collections::BTreeMap;
 
 use fencehold_contract::lease_records::{holder_view, is_listed};
-use fencehold_contract::{EndingView, LeasePage, LeaseView, ListLeasesRequest, StoreError, StoreStatus};
-use fencehold_core::lease::{HoldState, LeaseRecord};
-use fencehold_core::{Key, Namespace};
+use fencehold_contract::{
+    EndingView, LeasePage, LeaseStats, LeaseStatsRequest, LeaseView, ListLeasesRequest, StoreError,
+    StoreStatus,
+};
+use fencehold_core::lease::{HoldState, LeaseCommand, LeaseRecord, LeaseStanding, decide};
+use fencehold_core::{Key, Namespace, Token};
 use futures_util::{StreamExt as _, TryStreamExt as _, stream};
 
 use super::holder::AT_ONCE;
@@ -55,6 +58,24 @@ impl ObjectStoreInner {
             }
         }
         Ok(LeasePage { leases, next_cursor: next })
+    }
+
+    /// How leases ended, by what the objects of the keys say: so many requests as there are keys.
+    pub(super) async fn stats(
+        &self,
+        namespace: &Namespace,
+        request: LeaseStatsRequest,
+    ) -> Result<LeaseStats, StoreError> {
+        let mut stats = LeaseStats::since(self.clock.now().wall_ms.saturating_sub(request.since_ms));
+        for seen in self.look_at(self.names(&object_names::folder(namespace)).await?).await? {
+            let record = self.record_of(&seen.body.key, Some(&seen))?;
+            let now = self.clock.now();
+            let standing = LeaseStanding { now, floor: Token::NONE, term: seen.term(now) };
+            // What has run out and is on no record yet counts too.
+            let noted = decide(&standing, &record, &LeaseCommand::Expire).record;
+            stats.count_key(noted.as_ref().unwrap_or(&record).endings());
+        }
+        Ok(stats)
     }
 
     pub(super) async fn status(&self, namespace: &Namespace) -> Result<StoreStatus, StoreError> {

@@ -4,6 +4,7 @@ use std::rc::Rc;
 use std::sync::Arc;
 
 use fencehold_contract::hold_changes::HoldChanges;
+use fencehold_contract::metrics::StoreMetrics;
 use fencehold_contract::operation::{StoreBackend, StoreRequest, StoreResponse, keeps_finished_elsewhere};
 use fencehold_contract::{
     AcquireLeaseRequest, AcquiredLease, CallContext, Capabilities, RenewLeaseBatchResponse, StoreError,
@@ -11,6 +12,7 @@ use fencehold_contract::{
 use fencehold_core::limits::TTL_MS_MIN;
 use fencehold_net::PendingCall;
 
+use super::view::counter_of;
 use super::{Call, PostgresInner, PostgresStore, STORE};
 
 impl StoreBackend for PostgresStore {
@@ -50,6 +52,21 @@ impl StoreBackend for PostgresStore {
     /// The database answers, and the schema is made where it is not there.
     async fn ping(&self, call: &CallContext) -> Result<(), StoreError> {
         self.ask(call, async |_, call| call.execute("SELECT 1", &[]).await).await
+    }
+
+    fn metrics(&self) -> Option<&StoreMetrics> {
+        Some(&self.measures)
+    }
+
+    /// What happens is counted in the database, for all who use it.
+    async fn refresh_metrics(&self, call: &CallContext) -> Result<(), StoreError> {
+        let counts = self.ask(call, async |_, call| call.event_counts().await).await?;
+        for (kind, count) in counts {
+            if let Some(counter) = counter_of(&self.measures.facts, &kind) {
+                counter.raise_to(count);
+            }
+        }
+        Ok(())
     }
 
     fn hold_changes(&self) -> Option<&Arc<HoldChanges>> {
@@ -110,6 +127,7 @@ impl Call<'_> {
             StoreRequest::Quota(request) => StoreResponse::Quota(self.limits(&request).await?),
             StoreRequest::Reopen { .. } => StoreResponse::Reopened(self.open_now().await?),
             StoreRequest::Status => StoreResponse::Status(self.status().await?),
+            StoreRequest::Stats(request) => StoreResponse::Stats(self.stats(request).await?),
             StoreRequest::KeepFinished { .. } => return Err(keeps_finished_elsewhere()),
             StoreRequest::Acquire(_) | StoreRequest::Job(_) => {
                 return Err(fencehold_contract::operation::unexpected_response());

@@ -34,6 +34,7 @@ use std::sync::Arc;
 
 use fencehold_contract::clock::Clock;
 use fencehold_contract::hold_changes::HoldChanges;
+use fencehold_contract::metrics::StoreMetrics;
 use fencehold_contract::url::quoted;
 use fencehold_contract::{CallContext, PostgresUrl, StoreError};
 use fencehold_core::Namespace;
@@ -53,6 +54,8 @@ pub struct PostgresStore {
     actor: Actor<Rc<PostgresInner>>,
     url: PostgresUrl,
     hold_changes: Arc<HoldChanges>,
+    /// As the database counted when it was last asked.
+    measures: StoreMetrics,
 }
 
 /// How the schema of a store stands.
@@ -75,7 +78,7 @@ impl PostgresStore {
         let actor = Actor::start("fencehold-postgres", move |closing| {
             PostgresInner::new(&place, clock, closing, changes).map(Rc::new)
         })?;
-        Ok(PostgresStore { actor, url: url.clone(), hold_changes })
+        Ok(PostgresStore { actor, url: url.clone(), hold_changes, measures: StoreMetrics::counts_only() })
     }
 
     /// How the schema stands, without changing it.

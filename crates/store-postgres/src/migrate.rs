@@ -41,7 +41,7 @@ const CALLED_BY_TABLES: &[File] = files!("called_by_tables");
 const TABLES: &[File] = files!("tables" "lease_tables" "job_tables" "tables_since_21");
 /// Everything else. They can be executed again: see the module.
 const ROUTINES: &[File] = files!(
-    "shared" "maintenance" "events" "namespaces" "lease_rules" "lease_waiting" "lease_acquire" "lease_holds"
+    "shared" "maintenance" "counts" "events" "namespaces" "lease_rules" "lease_waiting" "lease_acquire" "lease_holds"
     "lease_read" "lease_sweep" "fences" "job_waiting" "job_enqueue" "job_claim" "job_report" "job_load"
     "job_keep" "job_sweep" "job_read" "queues" "schedules" "job_transactions" "recovery" "views" "roles"
     "plans" "comments"
@@ -55,7 +55,7 @@ const EARLIER: (i32, &[File]) = (21, files!("tables_since_21" "upgrade_from_21")
 /// carried is never changed again.
 const MIGRATIONS: &[(i32, &str, &str)] = &[
     (31, "functions share their bodies", include_str!("schema/0031_functions_share_their_bodies.sql")),
-    (32, "a completed operation is in doubt no more", ""),
+    (32, "events are counted", include_str!("schema/0032_events_are_counted.sql")),
 ];
 /// Versions that older programs can use: each with the oldest of them. One that is not named here can be used by no program that is older than
 /// itself.
@@ -183,7 +183,7 @@ impl Objects {
                 let mut words = line.split([' ', '(', ';']);
                 let verb = words.next().unwrap_or("");
                 let mut words =
-                    words.filter(|word| !matches!(*word, "OR" | "REPLACE" | "UNIQUE" | "IF" | "EXISTS"));
+                    words.filter(|word| !matches!(*word, "OR" | "REPLACE" | "UNIQUE" | "IF" | "NOT" | "EXISTS"));
                 let (Some(kind), Some(name)) = (words.next(), words.next()) else { continue };
                 match (verb, kind) {
                     // Those that are dropped or renamed were made by an earlier version.

@@ -1,7 +1,14 @@
 //! Looking around: keys, lists and how much there is.
 
-use fencehold_contract::{LeasePage, LeaseView, ListLeasesRequest, StoreError, StoreStatus};
+use std::collections::BTreeMap;
+
+use fencehold_contract::metrics::{Counter, EventCounts};
+use fencehold_contract::stored::{EndedV1, HowV1};
+use fencehold_contract::{
+    LeasePage, LeaseStats, LeaseStatsRequest, LeaseView, ListLeasesRequest, StoreError, StoreStatus,
+};
 use fencehold_core::{Key, Owner, Task};
+use serde::de::DeserializeOwned;
 use tokio_postgres::Row;
 
 use super::response::{LeaseRow, each};
@@ -41,6 +48,26 @@ impl Call<'_> {
         self.value(sql, &[&self.namespace()]).await.map(from_sql)
     }
 
+    pub(super) async fn stats(&mut self, request: LeaseStatsRequest) -> Result<LeaseStats, StoreError> {
+        let sql = "SELECT from_ms, complete, counts::text FROM fencehold.lease_stats($1, $2)";
+        let asked: [&dyn Parameter; 2] = [&self.namespace(), &to_sql(request.since_ms)];
+        let (from_ms, complete, counts): (i64, bool, String) = self.row(sql, &asked).await?;
+        let mut stats = LeaseStats { complete, ..LeaseStats::since(from_sql(from_ms)) };
+        for (how, count) in self.read::<BTreeMap<String, u64>>(&counts)? {
+            if let Some(how) = stored::<HowV1>(&how) {
+                stats.add(how.into(), count);
+            }
+        }
+        Ok(stats)
+    }
+
+    /// How many events of each kind there ever were, in all namespaces.
+    pub(super) async fn event_counts(&mut self) -> Result<Vec<(String, u64)>, StoreError> {
+        let sql = "SELECT coalesce(jsonb_object_agg(kind, count), '{}')::text FROM fencehold.event_counts()";
+        let counts: String = self.value(sql, &[]).await?;
+        Ok(self.read::<BTreeMap<String, u64>>(&counts)?.into_iter().collect())
+    }
+
     pub(super) async fn status(&mut self) -> Result<StoreStatus, StoreError> {
         let sql = "SELECT s.*, fencehold.job_live() AS jobs, fencehold.store_closed_ms($1) AS closed_for_ms,
                 array(SELECT format('%s: failed %s times since %s, last at %s: %s', m.part, m.failure_count,
@@ -60,4 +87,27 @@ impl Call<'_> {
             ..StoreStatus::default()
         })
     }
+}
+
+/// A variant by its stored name. `None`: a newer program wrote it.
+fn stored<T: DeserializeOwned>(name: &str) -> Option<T> {
+    serde_json::from_value(name.into()).ok()
+}
+
+/// The counter of a kind of events, as the database names it. `None`: a newer program counts it.
+pub(super) fn counter_of<'a>(counts: &'a EventCounts, kind: &str) -> Option<&'a Counter> {
+    Some(match kind.split_once('/') {
+        Some(("lease_ended", how)) => counts.leases_ended(stored::<HowV1>(how)?.into())?,
+        Some(("job_attempt_ended", how)) => counts.attempts_ended(stored::<EndedV1>(how)?.into())?,
+        _ => match kind {
+            "lease_acquired" => &counts.granted,
+            "stale_write_blocked" => &counts.stale_writes_blocked,
+            "store_rewound" => &counts.rewound,
+            "job_enqueued" => &counts.enqueued,
+            "job_claimed" => &counts.claimed,
+            "job_quarantined" => &counts.quarantined,
+            "schedule_fired" => &counts.fired,
+            _ => return None,
+        },
+    })
 }

@@ -122,3 +122,44 @@ pub(super) fn the_status_counts_keys_holds_and_waiters(g: &Fixture) {
     assert_eq!((status.key_count, status.held_count), (3, 2), "of every namespace");
     assert_eq!(status.waiter_count, u64::from(g.capabilities().supports_waiting));
 }
+
+/// How leases ended is counted, each once, and for each namespace alone.
+pub(super) fn the_statistics_count_how_leases_ended(g: &Fixture) -> CaseResult {
+    let before = g.stats();
+    assert_eq!((before.total(), before.complete), (0, true), "{before:?}");
+    let elsewhere = g.in_namespace("elsewhere");
+    for (name, h) in [("a", g), ("b", g), ("a", &elsewhere)] {
+        let held = h.take(name, "A");
+        h.release(&held).expect("a live lease");
+    }
+    g.take("r", "A");
+    g.revoke_key("r");
+    let late = g.take_and_run_out("x", "A");
+    let next = g.take("x", "B");
+    assert!(g.renew(&late).is_err(), "its time is up");
+    g.renew(&next).expect("a live lease");
+    let stats = g.stats();
+    assert_eq!(
+        (stats.released_count, stats.revoked_count, stats.expired_count, stats.total(), stats.complete),
+        (2, 1, 1, 4, true),
+        "{stats:?}"
+    );
+    assert_eq!(elsewhere.stats().total(), 1);
+    Ok(())
+}
+
+/// What happens to leases is counted where it happens, on every store.
+pub(super) fn the_metrics_count_how_leases_ended(g: &Fixture) -> CaseResult {
+    let Some(before) = g.counted() else { return Err(NotApplicable("another process counts")) };
+    let held = g.take("a", "A");
+    g.release(&held).expect("a live lease");
+    g.release(&held).expect("the same again is answered, and counts once");
+    let late = g.take_and_run_out("x", "A");
+    let next = g.take("x", "A");
+    assert!(g.renew(&late).is_err(), "its time is up");
+    g.release(&next).expect("a live lease");
+    let after = g.counted().expect("counts");
+    let more: Vec<u64> = after.iter().zip(before).map(|(after, before)| after - before).collect();
+    assert_eq!(more, [3, 2, 1, 1], "granted, released, expired, stale");
+    Ok(())
+}

@@ -180,6 +180,8 @@ macro_rules! lease_cases {
                 a_list_says_what_get_says
                 pages_show_every_key_exactly_once
                 the_status_counts_keys_holds_and_waiters
+                the_statistics_count_how_leases_ended
+                the_metrics_count_how_leases_ended
             }
             events {
                 events_tell_a_keys_story_in_order [TellsEvents]

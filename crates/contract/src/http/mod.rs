@@ -23,9 +23,9 @@ use crate::job::{
 use crate::operation::{JobRequest, JobResponse, StoreRequest, StoreResponse};
 use crate::problem::{ErrorKind, Problem};
 use crate::{
-    AcquireLeaseRequest, AcquiredLease, AdvancedStore, CallContext, EventPage, HoldRef, LeasePage, LeaseView,
-    ListEventsRequest, ListLeasesRequest, QuotaRequest, QuotaView, ReleasedLease, RenewLeaseBatchResponse,
-    RevokedLease, StoreStatus,
+    AcquireLeaseRequest, AcquiredLease, AdvancedStore, CallContext, EventPage, HoldRef, LeasePage,
+    LeaseStats, LeaseStatsRequest, LeaseView, ListEventsRequest, ListLeasesRequest, QuotaRequest, QuotaView,
+    ReleasedLease, RenewLeaseBatchResponse, RevokedLease, StoreStatus,
 };
 use fencehold_core::job::ReportedAttempt;
 
@@ -213,6 +213,8 @@ operations! {
     GetLease = "get_lease" Get "/v1/leases/get" LEASE_READ (GetLeaseRequest) -> LeaseView, [];
     /// List keys, a page at a time, in no particular order
     ListLeases = "list_leases" Get "/v1/leases" LEASE_READ (ListLeasesRequest) -> LeasePage, [];
+    /// Count how the leases of a namespace ended lately
+    GetLeaseStats = "get_lease_stats" Get "/v1/leases/stats" LEASE_READ (LeaseStatsRequest) -> LeaseStats, [];
     /// List events after a cursor; waits for up to `wait_ms` for the first one
     ListEvents = "list_events" Get "/v1/events" LEASE_READ (ListEventsRequest) -> EventPage, [410];
 
@@ -405,6 +407,7 @@ store_operations! {
         ReleaseLeaseBatch: (Release(holds))
             = (HoldBatchRequest { holds }), (Released(results)) = (ReleaseLeaseBatchResponse { results });
         ListLeases: (List(request)) = (request), (Leases(page)) = (page);
+        GetLeaseStats: (Stats(request)) = (request), (Stats(stats)) = (stats);
         ListEvents: (Events(request)) = (request), (Events(page)) = (page);
         GetStoreStatus: (Status) = (NoQuery {}), (Status(status)) = (status);
         AdvanceStore: (Advance { by, increment }) = (AdvanceStoreRequest { by, increment }), (Advanced(advanced)) = (advanced);

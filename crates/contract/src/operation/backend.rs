@@ -22,9 +22,13 @@ pub trait StoreBackend: Send + Sync {
     ) -> impl Future<Output = Result<StoreResponse, StoreError>> + Send;
     /// What the store can do.
     fn capabilities(&self) -> Capabilities;
-    /// What the engine has measured, where it runs in this process.
+    /// What was counted and measured, where anything is known in this process.
     fn metrics(&self) -> Option<&StoreMetrics> {
         None
+    }
+    /// Brings those counts up to date. The default does nothing, for stores whose own code counts as things happen.
+    fn refresh_metrics(&self, _call: &CallContext) -> impl Future<Output = Result<(), StoreError>> + Send {
+        std::future::ready(Ok(()))
     }
     /// Checks that the store is reachable and can be used. The default succeeds at once, for stores where opening proves that.
     fn ping(&self, _call: &CallContext) -> impl Future<Output = Result<(), StoreError>> + Send {

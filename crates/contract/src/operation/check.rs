@@ -2,7 +2,7 @@
 //! decided. What passes fits into one frame of the socket, and so does its answer.
 
 use fencehold_core::limits::{
-    BATCH_MAX, HOLD_AGE_MS_MAX, KEY_BYTES_MAX, KEYS_PER_ACQUIRE_MAX, PAGE_MAX, TTL_MS_MIN, WAIT_MS_MAX,
+    BATCH_MAX, HOLD_AGE_MS_MAX, KEY_BYTES_MAX, KEYS_PER_ACQUIRE_MAX, PAGE_MAX, STATS_MS_MAX, TTL_MS_MIN, WAIT_MS_MAX,
     YIELD_MS_MAX,
 };
 use fencehold_core::{BadInput, ttl};
@@ -35,6 +35,10 @@ impl StoreRequest {
             StoreRequest::Job(ask) => ask.check(),
             StoreRequest::KeepFinished { ms } => KeepFinished::for_ms(*ms).map(drop),
             StoreRequest::Quota(request) => request.quota.map_or(Ok(()), |set| set.check()),
+            StoreRequest::Stats(request) => {
+                ensure(request.since_ms > 0, "since_ms", || "must be more than 0".to_owned())?;
+                check_ms("since_ms", request.since_ms, STATS_MS_MAX)
+            }
             StoreRequest::Get(_) | StoreRequest::Reopen { .. } | StoreRequest::Status => Ok(()),
         }
     }

@@ -72,6 +72,9 @@ pub(crate) struct Metrics {
     /// Holds shown that are not the holder's.
     pub(crate) wrong_holds: Counter,
     pub(crate) dedup_hits: Counter,
+    /// Operations that were begun before, and effects that were recorded before.
+    pub(crate) operation_hits: Counter,
+    pub(crate) effect_hits: Counter,
     pub(crate) strangers: Counter,
     /// Requests over a caller's pace, renewals apart.
     pub(crate) over_pace: Counter,
@@ -98,6 +101,8 @@ impl Default for Metrics {
             renewals_failed: Counter::default(),
             wrong_holds: Counter::default(),
             dedup_hits: Counter::default(),
+            operation_hits: Counter::default(),
+            effect_hits: Counter::default(),
             strangers: Counter::default(),
             over_pace: Counter::default(),
             renewals_over_pace: Counter::default(),

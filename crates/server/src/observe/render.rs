@@ -1,11 +1,12 @@
 //! All metrics, on one page.
 //!
-//! What happens in the store is counted by the engine, so it is complete where the engine runs in this process: on
-//! `memory:`, and on `file:` while this process owns the directory (`fencehold_store_owner_process`). Elsewhere only what
-//! passes through this server can be counted.
+//! What happens in the store is counted where it happens. The engine counts all of it where it runs in this process: on `memory:`, and on
+//! `file:` while this process owns the directory (`fencehold_store_owner_process`). PostgreSQL counts in the database, so it is all of it
+//! too. On etcd and object storage the handle of this server counts what it writes itself. What only an engine can measure is absent
+//! elsewhere, and so is what is about jobs where the store has none.
 
 use fencehold_contract::job::{JobFilter, JobView, ListJobsRequest, QueueView};
-use fencehold_contract::metrics::StoreMetrics;
+use fencehold_contract::metrics::{Counter, EngineMetrics, EventCounts};
 use fencehold_contract::{CallContext, JobStore};
 use fencehold_core::Namespace;
 use fencehold_core::job::{AttemptOutcome, JobState};
@@ -41,12 +42,18 @@ pub(crate) async fn render(server: &ServerInner) -> String {
     let mut page = Page::default();
     let build = [("version", env!("CARGO_PKG_VERSION")), ("store", server.store.capabilities().store)];
     page.gauges("fencehold_build_info", "Which version this is.", [(build, 1)]);
+    let call = CallContext::new(Namespace::default()).with_timeout_ms(TIMEOUT_MS);
     if let Some(measures) = server.store.metrics() {
-        store(&mut page, measures);
+        // What the store counts cannot be known while it does not answer: then these are absent, and no count stands still.
+        if server.store.refresh_metrics(&call).await.is_ok() {
+            facts(&mut page, &measures.facts, server.store.jobs().is_some());
+        }
+        if let Some(measures) = &measures.engine {
+            engine(&mut page, measures);
+        }
     }
     requests(&mut page, server);
     limits(&mut page, server);
-    let call = CallContext::new(Namespace::default()).with_timeout_ms(TIMEOUT_MS);
     if let Ok(status) = server.store.status(&call).await {
         let here = status.owner_pid.is_none_or(|pid| pid == std::process::id());
         metrics! { page {
@@ -68,11 +75,8 @@ pub(crate) async fn render(server: &ServerInner) -> String {
     page.finish()
 }
 
-fn store(page: &mut Page, measures: &StoreMetrics) {
-    let facts = &measures.facts;
+fn facts(page: &mut Page, facts: &EventCounts, has_jobs: bool) {
     let ended = LeaseOutcome::ALL.iter().zip(&facts.ended);
-    let attempts = || AttemptOutcome::ALL.iter().zip(&facts.attempts);
-    let crashed = attempts().find(|(how, _)| **how == AttemptOutcome::Crashed);
     metrics! { page {
         count "fencehold_leases_acquired_total" "Leases acquired." = facts.granted.get();
         counts "fencehold_leases_ended_total" "Leases that ended, by outcome: a rising share of expired is a crash report."
@@ -83,15 +87,27 @@ fn store(page: &mut Page, measures: &StoreMetrics) {
             = facts.stale_writes_blocked.get();
         count "fencehold_store_rewound_total" "Tokens shown that this store never gave: an alarm."
             = facts.rewound.get();
+    } }
+    if !has_jobs {
+        return;
+    }
+    let attempts = AttemptOutcome::ALL.iter().zip(&facts.attempts);
+    let crashed = facts.attempts_ended(AttemptOutcome::Crashed);
+    metrics! { page {
         count "fencehold_jobs_enqueued_total" "Jobs enqueued." = facts.enqueued.get();
         count "fencehold_job_attempts_started_total" "Attempts started." = facts.claimed.get();
         counts "fencehold_job_attempts_ended_total" "Attempts that ended, by outcome."
-            = attempts().map(|(how, counter)| ([("outcome", label(how))], counter.get()));
+            = attempts.map(|(how, counter)| ([("outcome", label(how))], counter.get()));
         count "fencehold_job_crashes_total" "Attempts whose holder died or stalled."
-            = crashed.map_or(0, |(_, counter)| counter.get());
+            = crashed.map_or(0, Counter::get);
         count "fencehold_jobs_quarantined_total" "Jobs that were the end of too many holders."
             = facts.quarantined.get();
         count "fencehold_schedules_fired_total" "Firings of schedules." = facts.fired.get();
+    } }
+}
+
+fn engine(page: &mut Page, measures: &EngineMetrics) {
+    metrics! { page {
         histograms "fencehold_commit_batch_size" "Requests decided together." = 1.0, [([], &measures.batch)];
         histograms "fencehold_commit_duration_seconds" "How long a batch took to be kept; with sync, until it was on disk."
             = US, [([("sync", "true")], &measures.synced_us), ([("sync", "false")], &measures.unsynced_us)];
@@ -117,6 +133,7 @@ fn requests(page: &mut Page, server: &ServerInner) {
         ("refused", &metrics.renewals_refused),
         ("failed", &metrics.renewals_failed),
     ];
+    let hits = [("operation", &metrics.operation_hits), ("effect", &metrics.effect_hits)];
     metrics! { page {
         counts "fencehold_requests_total" "Requests, by what they asked for and how they ended." = requests;
         histograms "fencehold_request_duration_seconds" "How long requests took that did not wait in line."
@@ -130,6 +147,9 @@ fn requests(page: &mut Page, server: &ServerInner) {
         count "fencehold_wrong_hold_ids_total" "Requests with another holder's token and a wrong hold id."
             = metrics.wrong_holds.get();
         count "fencehold_jobs_deduplicated_total" "Enqueues of jobs that existed already." = metrics.dedup_hits.get();
+        counts "fencehold_ledger_hits_total"
+            "Operations and effects that were asked for again and answered from the ledger: nothing was done twice."
+            = hits.map(|(what, counter)| ([("type", what)], counter.get()));
         count "fencehold_unauthorized_requests_total" "Requests without a valid access token."
             = metrics.strangers.get();
         count "fencehold_spans_dropped_total" "Spans that could not be sent." = server.tracer.dropped();

@@ -85,7 +85,7 @@ fn allowed(name: &str, scope: Scope) -> bool {
         || match one {
             "acquire_lease" | "renew_lease" | "release_lease" => scope == Scope::LeaseWrite,
             "revoke_lease" => scope == Scope::LeaseRevoke,
-            "get_lease" | "list_leases" | "list_events" => scope == Scope::LeaseRead,
+            "get_lease" | "list_leases" | "get_lease_stats" | "list_events" => scope == Scope::LeaseRead,
             "get_store_capabilities" | "get_store_status" => true,
             "enqueue_job" | "begin_operation" => scope == Scope::JobEnqueue,
             "claim_jobs" | "renew_attempt" | "report_attempt" | "write_effect" => scope == Scope::JobWork,
@@ -101,6 +101,7 @@ fn allowed(name: &str, scope: Scope) -> bool {
 pub(crate) fn path(path: &str) -> String {
     let query = match path {
         "/v1/leases/get" => "?key=k",
+        "/v1/leases/stats" => "?since_ms=3600000",
         "/v1/queues/get" => "?queue=q",
         "/v1/schedules/get" => "?schedule=s",
         _ => "",

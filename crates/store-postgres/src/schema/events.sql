@@ -272,6 +272,19 @@ BEGIN
             UNION ALL
             SELECT o.namespace, o.seq, o.at_ms, o.key, o.fact, true FROM event_old o) AS n
         LEFT JOIN share s ON s.namespace = n.namespace
+    ), kinds AS MATERIALIZED (
+        SELECT d.namespace, d.at_ms, k.kind, 1 AS count FROM due d CROSS JOIN LATERAL unnest(event_kinds(d.fact)) AS k(kind)
+        UNION ALL
+        SELECT d.namespace, 0, k.kind, k.count FROM due_of_jobs d CROSS JOIN LATERAL job_event_kinds(d.of_jobs) AS k
+    ), counted_in_all AS (
+        INSERT INTO event_total AS t (kind, count)
+            SELECT k.kind, sum(k.count) FROM kinds k GROUP BY k.kind HAVING sum(k.count) > 0 ORDER BY k.kind
+            ON CONFLICT (kind) DO UPDATE SET count = t.count + excluded.count
+    ), counted_by_minute AS (
+        INSERT INTO lease_ended_count AS c (namespace, minute_ms, how, count)
+            SELECT k.namespace, k.at_ms / 60000 * 60000, split_part(k.kind, '/', 2), sum(k.count) FROM kinds k
+            WHERE starts_with(k.kind, 'lease_ended/') AND k.at_ms > now_ms() - limit_stats_ms() - 60000 GROUP BY 1, 2, 3
+            ON CONFLICT (namespace, minute_ms, how) DO UPDATE SET count = c.count + excluded.count
     ), kept AS (
         INSERT INTO event_old (namespace, seq, at_ms, key, fact)
             SELECT r.namespace, r.seq, r.at_ms, r.key, r.fact FROM ranked r WHERE r.kept AND NOT r.old
@@ -287,6 +300,7 @@ BEGIN
             SELECT d.namespace, d.last_seq FROM due_of_jobs d WHERE d.namespace = ANY(v_none)) AS n
         GROUP BY n.namespace
         ON CONFLICT (namespace) DO UPDATE SET until_seq = greatest(l.until_seq, excluded.until_seq);
+    DELETE FROM lease_ended_count c WHERE c.minute_ms < now_ms() - limit_stats_ms() - 60000;
     IF v_most = 0 THEN
         -- More namespaces than events are kept: none has a share, and no list of them is kept.
         DELETE FROM event_lost;

@@ -13,7 +13,7 @@ LANGUAGE sql IMMUTABLE SET search_path FROM CURRENT AS $$
     SELECT unnest('{leases,lease_endings,jobs,queues,schedules,events,shown_time,shown_state,shown_event_type,shown_event_data,shown_labels,'
         'migration,now_ms,maintenance_errors,'
         'events_read,lease_get,lease_list,lease_status,lease_timeline,job_look,job_list,job_queues,job_live,job_with_effects,job_schedules,'
-        'store_closed_ms,store_limits}'::text[]), 'reader'
+        'store_closed_ms,store_limits,event_counts,lease_stats}'::text[]), 'reader'
     UNION ALL
     SELECT unnest('{enqueue_job,complete_job,record_effect,fence,fence_job,fence_resource,raise_mark,open_fences,'
         'party_lives,lease_acquire,lease_look,lease_leave,lease_abandon,lease_renew,lease_renew_checked,lease_release,lease_suspend,'

@@ -113,3 +113,19 @@ CREATE TABLE job_head (
     full_at  timestamptz NOT NULL, -- when that was
     back_low bigint NOT NULL DEFAULT 0 -- jobs that came back are above this
 ) WITH (fillfactor = 50);
+
+-- How many events there were of each kind that are not in `event` and `job_event` any more: see `counts`.
+CREATE TABLE event_total (
+    kind  text COLLATE "C" PRIMARY KEY,
+    count bigint NOT NULL
+) WITH (fillfactor = 50);
+
+-- How leases ended of which those say no more, by the minute: for a day.
+CREATE TABLE lease_ended_count (
+    namespace text COLLATE "C" NOT NULL,
+    minute_ms bigint NOT NULL,
+    how       text NOT NULL,
+    count     bigint NOT NULL,
+    PRIMARY KEY (namespace, minute_ms, how)
+);
+CREATE INDEX lease_ended_count_at ON lease_ended_count (minute_ms);

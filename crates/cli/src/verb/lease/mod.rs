@@ -3,6 +3,7 @@
 mod acquire;
 mod hold;
 mod revoke;
+mod stats;
 mod view;
 
 pub(crate) use view::{details, history};
@@ -29,6 +30,7 @@ fencehold lease release reports/daily")]
     Release = hold::HoldArgs => release(),
     Ls = view::LsArgs,
     Get = view::GetArgs,
+    Stats = stats::Args,
     Watch = view::WatchArgs,
     Revoke = revoke::Args,
 }

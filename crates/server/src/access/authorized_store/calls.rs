@@ -3,7 +3,7 @@
 use fencehold_contract::http::{HttpOperation as _, Scope, op};
 use fencehold_contract::job::{
     AttemptLedgerEntry, ChangeJobBatchResponse, ChangeJobsRequest, EffectResolution, JobAction, JobDetail,
-    JobSelector, LedgerEntry,
+    JobSelector, LedgerEntry, LedgerResponse, OperationStatus,
 };
 use fencehold_contract::metrics::StoreMetrics;
 use fencehold_contract::operation::{
@@ -24,10 +24,11 @@ impl StoreBackend for AuthorizedStore {
         let act = self.act(&ask);
         self.allow_contents(act, call, &ask)?;
         let force = force(act, call, &ask);
+        let begins = effects_begun(&ask);
         let traced = self.before(call, &mut ask);
         let work = Box::pin(perform(&*self.server.store, call, ask));
         let (mut outcome, took) = self.through(act, call, force, outcome, work).await;
-        self.count(act, &outcome);
+        self.count(act, &begins, &outcome);
         self.after(act, call, took, traced, &mut outcome);
         outcome.map(|answer| self.as_seen(answer))
     }
@@ -119,7 +120,7 @@ impl AuthorizedStore {
         })
     }
 
-    fn count(&self, act: RequestedAct, outcome: &Result<StoreResponse, StoreError>) {
+    fn count(&self, act: RequestedAct, begins: &[bool], outcome: &Result<StoreResponse, StoreError>) {
         let metrics = &self.server.metrics;
         match outcome {
             Ok(StoreResponse::Acquired(acquired)) => {
@@ -143,6 +144,17 @@ impl AuthorizedStore {
             Ok(StoreResponse::Job(JobResponse::Enqueued(results))) => {
                 let existed = results.iter().flatten().filter(|enqueued| enqueued.existed).count();
                 metrics.dedup_hits.add(existed as u64);
+            }
+            Ok(StoreResponse::Job(JobResponse::BegunOperation(Ok(begun))))
+                if !matches!(begun.status, OperationStatus::Started { .. }) =>
+            {
+                metrics.operation_hits.add_one();
+            }
+            Ok(StoreResponse::Job(JobResponse::WrittenEffects(results))) => {
+                let is_hit = |(result, begins): &(&Result<LedgerResponse, JobRefusal>, &bool)| {
+                    **begins && matches!(result, Ok(LedgerResponse::Recorded { .. }))
+                };
+                metrics.effect_hits.add(results.iter().zip(begins).filter(is_hit).count() as u64);
             }
             _ => {}
         }
@@ -289,6 +301,17 @@ const HIDDEN: &str = "\"hidden: this needs a token with the scope job:payload\""
 /// Whether an entry of the ledger has the store enqueue a job, should its effect have to be undone.
 fn makes_a_job(entry: &AttemptLedgerEntry) -> bool {
     matches!(entry.entry, LedgerEntry::Record { compensation: Some(_), .. })
+}
+
+/// Of each entry of the ledger, whether it asks for an effect to begin.
+fn effects_begun(ask: &StoreRequest) -> Vec<bool> {
+    match ask {
+        StoreRequest::Job(JobRequest::WriteEffects(entries)) => entries
+            .iter()
+            .map(|entry| matches!(entry.entry, LedgerEntry::Begin { .. }))
+            .collect(),
+        _ => Vec::new(),
+    }
 }
 
 fn is_forged(refusal: &JobRefusal) -> bool {

@@ -12,7 +12,7 @@ use crate::support::{CommandOutput, RunningProcess, TestDirectory, eventually, s
 /// Starts a server that logs, and says where it listens.
 fn serve(dir: &TestDirectory, store: &str, log: &str, options: &[&str]) -> (RunningProcess, String) {
     let words = ["serve", "--listen", "127.0.0.1:0", "--store", store, "--event-log", log];
-    let mut command = dir.command([&words, options].concat());
+    let mut command = dir.command(&[&words, options].concat());
     command.env("FENCEHOLD_SERVE_ACCESS_FILE", dir.path(&format!("{log}.access.db")));
     let mut child = command.stdout(Stdio::null()).stderr(Stdio::piped()).spawn().unwrap();
     let mut stderr = BufReader::new(child.stderr.take().unwrap());
@@ -269,7 +269,7 @@ fn a_directory_that_cannot_be_used_is_an_error_before_anything_is_served() {
     let (server, _) = serve(&dir, &dir.store(), "log", &[]);
     let start = |log: &str, options: &[&str]| {
         let words = ["serve", "--listen", "127.0.0.1:0", "--event-log", log];
-        let mut command = dir.command([&words, options].concat());
+        let mut command = dir.command(&[&words, options].concat());
         said(command.env("FENCEHOLD_SERVE_ACCESS_FILE", dir.path("other.access.db")))
     };
     let second = start("log", &[]);

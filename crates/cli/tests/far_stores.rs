@@ -71,6 +71,9 @@ impl RemoteStoreCli {
         self.fencehold("lease revoke job/nightly --reason 'host is gone'").ended(0);
         assert_has(&next(), &json!({ "token": 2, "outcome": "revoked" }));
         self.shows("lease get job/nightly -o json", &["host is gone"]);
+        let stats = self.fencehold("lease stats --since 1h -o json").ended(0).json();
+        let counts = json!({ "released_count": 1, "revoked_count": 1, "expired_count": 0, "complete": true });
+        assert_has(&stats, &counts);
     }
 
     /// What `bench lease` says of requests.

@@ -320,23 +320,23 @@ fn assert_counted_once(dir: &TestDirectory, id: &str) {
 }
 
 /// On the store itself, and through a server on it.
-fn directly_and_through_a_server(test: impl Fn(&TestDirectory, &[&str])) {
+fn directly_and_through_a_server(test: impl Fn(&TestDirectory, &str)) {
     let dir = TestDirectory::new();
-    test(&dir, &[]);
+    test(&dir, "");
     #[cfg(feature = "server")]
     {
         let dir = TestDirectory::new();
         let (_server, address) = crate::support::serve(&dir, "127.0.0.1:0");
-        test(&dir, &["--store", &format!("http://{address}")]);
+        test(&dir, &format!("--store http://{address}"));
     }
 }
 
 #[test]
 fn when_work_is_killed_the_next_attempt_goes_on_from_the_last_checkpoint() {
     directly_and_through_a_server(|dir, store| {
-        let id = dir.enqueue("1", &[]);
+        let id = dir.enqueue("1", "");
         let script = counting("while :; do sleep 0.01; done");
-        let options = [&["--ttl", TTL], store].concat();
+        let options = format!("--ttl 2s {store}");
         let mut first = start_work(dir, &options, &script);
         // The command still runs: what it leaves is stored without waiting for its end.
         eventually("the seventh is stored", || dir.job(&id)["checkpoint"] == "Nwo=");
@@ -352,7 +352,7 @@ fn when_work_is_killed_the_next_attempt_goes_on_from_the_last_checkpoint() {
 #[test]
 fn when_a_command_is_killed_the_next_attempt_goes_on_from_its_last_checkpoint() {
     directly_and_through_a_server(|dir, store| {
-        let id = dir.enqueue("1", &["--retry", "fixed:1ms"]);
+        let id = dir.enqueue("1", "--retry fixed:1ms");
         let mut work = start_work(dir, store, &counting("kill -9 $$"));
         let first: Value = serde_json::from_str(&work.line()).unwrap();
         assert_eq!((&first["outcome"], &first["exit_code"]), (&json!("failed"), &json!(137)), "{first}");
@@ -366,11 +366,11 @@ fn when_a_command_is_killed_the_next_attempt_goes_on_from_its_last_checkpoint() 
 #[test]
 fn a_checkpoint_that_a_command_leaves_when_it_is_asked_to_end_is_stored() {
     let dir = TestDirectory::new();
-    let id = dir.enqueue("1", &[]);
+    let id = dir.enqueue("1", "");
     let script = r#"new="$FENCEHOLD_CHECKPOINT_FILE.new"
         trap 'echo stopped >"$new"; mv "$new" "$FENCEHOLD_CHECKPOINT_FILE"; exit 1' TERM
         echo up >up; while :; do sleep 0.01; done"#;
-    let mut work = start_work(&dir, &["--drain-timeout", "0s"], script);
+    let mut work = start_work(&dir, "--drain-timeout 0s", script);
     eventually("the command is up", || !dir.lines("up").is_empty());
     work.send(Signal::TERM);
     assert_eq!(work.finish().code, 0);
@@ -389,8 +389,8 @@ fn a_checkpoint_that_may_be_half_of_one_or_is_too_long_is_not_taken_and_work_say
         ),
     ] {
         let dir = TestDirectory::new();
-        let id = dir.enqueue("1", &[]);
-        let said = work_off(&dir, script, &[]);
+        let id = dir.enqueue("1", "");
+        let said = work_off(&dir, script, "");
         assert!(said.err.contains(&id) && said.err.contains(says), "{said:?}");
         let job = dir.job(&id);
         assert_eq!((&job["state"], &job["checkpoint"]), (&json!("completed"), &Value::Null), "{job}");
@@ -403,10 +403,10 @@ fn what_a_killed_worker_left_of_checkpoints_is_removed_by_the_next_one() {
     std::fs::create_dir(dir.path("tmp")).unwrap();
     let left = || std::fs::read_dir(dir.path("tmp")).unwrap().count();
     let start = |script| {
-        let words = ["work", "--queue", "q", "--ttl", TTL, "--", "sh", "-c", script];
-        RunningProcess::start(dir.command(words).env("TMPDIR", dir.path("tmp")))
+        let mut work = dir.command("work --queue q --ttl 2s -- sh -c");
+        RunningProcess::start(work.arg(script).env("TMPDIR", dir.path("tmp")))
     };
-    dir.enqueue("1", &[]);
+    dir.enqueue("1", "");
     let mut killed = start("touch up; exec sleep 1000");
     eventually("the command is up", || dir.path("up").exists());
     assert_eq!(left(), 1);
@@ -424,10 +424,10 @@ fn what_a_killed_worker_left_of_checkpoints_is_removed_by_the_next_one() {
 #[test]
 fn where_no_file_can_be_made_only_a_job_that_has_a_checkpoint_is_given_back() {
     let dir = TestDirectory::new();
-    let id = dir.enqueue("1", &[]);
+    let id = dir.enqueue("1", "");
     let start = |script| {
-        let words = ["work", "--queue", "q", "-o", "jsonl", "--", "sh", "-c", script];
-        RunningProcess::start(dir.command(words).env("TMPDIR", dir.path("nowhere")))
+        let mut work = dir.command("work --queue q -o jsonl -- sh -c");
+        RunningProcess::start(work.arg(script).env("TMPDIR", dir.path("nowhere")))
     };
     let mut work = start("test -z \"${FENCEHOLD_CHECKPOINT_FILE+set}\"");
     work.line();
@@ -436,10 +436,10 @@ fn where_no_file_can_be_made_only_a_job_that_has_a_checkpoint_is_given_back() {
     assert!(ended.err.contains("commands cannot leave checkpoints"), "{ended:?}");
     assert_eq!(dir.job(&id)["state"], "completed");
 
-    dir.enqueue("2", &[]);
+    dir.enqueue("2", "");
     let claimed = dir.fencehold(&["job", "claim", "--queue", "q", "-o", "json"]).json();
     for words in ["job checkpoint --text 7", "job release"] {
-        let mut command = dir.command(words.split(' '));
+        let mut command = dir.command(words);
         command.env("FENCEHOLD_JOB_ID", claimed["id"].as_str().unwrap());
         command.env("FENCEHOLD_HOLD_ID", claimed["hold_id"].as_str().unwrap());
         assert_eq!(said(command.env("FENCEHOLD_TOKEN", claimed["token"].to_string())).code, 0);

@@ -87,6 +87,7 @@ impl Lease {
         KeyToken::new(self.key().clone(), self.token())
             .in_namespace(namespace)
             .with_owner(self.owner().clone())
+            .with_store(&self.handle)
     }
 
     /// Whether it can be relied on now. Judged by the clock at this moment.

@@ -102,10 +102,11 @@ pub mod clock {
 /// The store beneath: its contract, for what a [`Fencehold`] does not wrap.
 pub mod store {
     pub use fencehold_contract::{
-        AcquireLeaseRequest, AcquiredLease, AdvancedStore, CallContext, Capabilities, EndingView, EventPage,
-        HoldRef, HolderView, JobStore, LeasePage, LeaseStats, LeaseStatsRequest, LeaseStore, LeaseView,
-        ListEventsRequest, ListLeasesRequest, ReleasedLease, RenewLeaseBatchResponse, RevokeLeasesRequest,
-        RevokeTarget, RevokedLease, StoreError, StoreStatus, StoreUrl,
+        AcquireLeaseRequest, AcquiredLease, AdvancedStore, BlockedWrite, CallContext, Capabilities,
+        EndingView, EventPage, HoldRef, HolderView, JobStore, LeasePage, LeaseStats, LeaseStatsRequest,
+        LeaseStore, LeaseView, ListEventsRequest, ListLeasesRequest, RecordedBlockedWrite, ReleasedLease,
+        RenewLeaseBatchResponse, RevokeLeasesRequest, RevokeTarget, RevokedLease, StoreError, StoreStatus,
+        StoreUrl,
     };
     pub use fencehold_engine::MemoryStore;
     /// A directory on this machine.

@@ -3,9 +3,12 @@
 use std::sync::OnceLock;
 use std::time::Duration;
 
+use fencehold::fence::{self, FenceError};
 use fencehold::job::{Backoff, EffectState, InDoubtPolicy, JobState, RetryPolicy};
-use fencehold::{Fencehold, IntoOutcome, Job, JobError, JobId, RunningWorker};
+use fencehold::store::{CallContext, ListEventsRequest};
+use fencehold::{BlockedAction, EventData, Fencehold, IntoOutcome, Job, JobError, JobId, RunningWorker};
 use fencehold_test_servers::postgres::{Durable, PostgresServer, fresh_schema};
+use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _};
 use tokio::runtime::Handle;
 use tokio::sync::mpsc;
 use tokio_postgres::{Client, NoTls, Transaction};
@@ -208,6 +211,98 @@ async fn a_stale_attempt_completes_nothing_and_has_no_effect() {
     assert_eq!((detail.job.state, detail.effects.len()), (JobState::Cancelled, 0));
 }
 
+/// A worker stalls past its ttls, another one takes over, and the first one wakes up and goes on: each thing that it tries is refused, in a
+/// transaction that keeps no trace, and each refusal is in the events.
+#[tokio::test]
+async fn what_a_late_worker_was_refused_in_its_own_transactions_is_recorded() {
+    let shop = PostgresFixture::open().await;
+    let of_handler = shop.clone();
+    let (stalled, mut stalling) = mpsc::unbounded_channel();
+    let (took_over, mut taken_over) = mpsc::unbounded_channel();
+    let (refused, mut refusals) = mpsc::unbounded_channel::<()>();
+    let wake = std::sync::Arc::new(tokio::sync::Semaphore::new(0));
+    let late_wakes = std::sync::Arc::clone(&wake);
+    let handle = move |job: Job, (): ()| {
+        let (shop, stalled, took_over) = (of_handler.clone(), stalled.clone(), took_over.clone());
+        let (refused, wake) = (refused.clone(), std::sync::Arc::clone(&late_wakes));
+        // It goes on although its handler is dropped when the claim is lost: as one would that has not heard of it.
+        let attempt = shop.runtime.clone().spawn(async move {
+            let lease = shop.fh.lease("reports/daily").acquire().await.unwrap();
+            if job.attempt() > 1 {
+                took_over.send((lease.token(), job.token())).unwrap();
+                // It goes on until the late one has tried everything.
+                wake.acquire_many(2).await.unwrap().forget();
+                return;
+            }
+            stalled.send((lease.token(), job.token())).unwrap();
+            wake.acquire().await.unwrap().forget();
+            let mut client = shop.client().await;
+            let mut transaction = client.transaction().await.unwrap();
+            let fenced = fence::postgres_in_schema(&shop.schema, &mut transaction, &lease).await;
+            assert!(matches!(fenced, Err(FenceError::Stale { .. })), "{fenced:?}");
+            drop(transaction);
+            let mut transaction = client.transaction().await.unwrap();
+            let effect = async |_: &mut Transaction<'_>| -> Result<(), JobError> { panic!("it ran") };
+            let once = job.once_tx_in_schema(&shop.schema, &mut transaction, "sell", effect).await;
+            assert!(once.unwrap_err().to_string().contains("is stale"));
+            drop(transaction);
+            let mut transaction = client.transaction().await.unwrap();
+            let completed = job.complete_tx_in_schema(&shop.schema, &mut transaction, &()).await;
+            assert!(completed.unwrap_err().to_string().contains("is stale"));
+            refused.send(()).unwrap();
+        });
+        async move {
+            attempt.await?;
+            Ok(())
+        }
+    };
+    let first = shop.fh.worker().queue(QUEUE, 1).handle("sell", handle.clone()).start().unwrap();
+    let id = shop.enqueue().await;
+    let (old_lease, old_claim) = tokio::time::timeout(TIMEOUT, stalling.recv()).await.unwrap().unwrap();
+    let other = Fencehold::connect(&cluster().url_text(&shop.schema)).await.unwrap();
+    let second = other.worker().queue(QUEUE, 1).handle("sell", handle).start().unwrap();
+    // It stalls: no renewal comes, and its time is up.
+    let schema = &shop.schema;
+    let over = format!(
+        "UPDATE {schema}.lease_hold SET deadline_ms = {schema}.now_ms() - 1, lasts_ms = 1, look_at_ms = 0;
+         UPDATE {schema}.job_running SET deadline_ms = {schema}.now_ms() - 1"
+    );
+    shop.client().await.batch_execute(&over).await.unwrap();
+    let (lease, claim) = tokio::time::timeout(TIMEOUT, taken_over.recv()).await.unwrap().unwrap();
+    assert!(lease > old_lease && claim > old_claim);
+    wake.add_permits(1);
+    tokio::time::timeout(TIMEOUT, refusals.recv()).await.unwrap().unwrap();
+    let store = shop.fh.store();
+    let call = CallContext::new(fencehold::Namespace::default());
+    let mut blocked = Vec::new();
+    for prefix in ["reports/daily".to_owned(), format!("job/{id}")] {
+        let request =
+            ListEventsRequest { prefix: Some(prefix), limit: 1_000, ..ListEventsRequest::default() };
+        for event in store.list_events(&call, request).await.unwrap().events {
+            match event.data {
+                // Renewals of the library, which has not heard of it either.
+                EventData::StaleWriteBlocked { action: BlockedAction::Renew, .. } => {}
+                EventData::StaleWriteBlocked { token, current_token, action, .. } => {
+                    blocked.push((action, token, current_token));
+                }
+                _ => {}
+            }
+        }
+    }
+    assert_eq!(
+        blocked,
+        [
+            (BlockedAction::Write, old_lease, lease),
+            (BlockedAction::BeginEffect, old_claim, claim),
+            (BlockedAction::Complete, old_claim, claim),
+        ]
+    );
+    assert!(shop.sold().await.is_empty());
+    wake.add_permits(2);
+    first.drain().await.unwrap();
+    second.drain().await.unwrap();
+}
+
 /// An earlier attempt announced the effect and said no more: the job stops for a person, as it does outside of transactions.
 #[tokio::test]
 async fn an_effect_that_is_in_doubt_is_not_had_and_stops_the_job() {
@@ -271,5 +366,41 @@ async fn a_worker_that_is_to_empty_its_queues_misses_no_job_that_its_jobs_enqueu
     let server = fencehold_server::Server::new(store, clock, fencehold_server::access::Access::default());
     let serving = tokio::spawn(async move { server.serve(listener, std::future::pending()).await });
     assert_emptied(&Fencehold::connect(&url).await.unwrap()).await;
+    serving.abort();
+}
+
+/// What happens to leases and jobs is counted by the database: a server shows what other programs did, and the alerts have what they need.
+#[tokio::test]
+async fn a_server_shows_what_the_database_counted() {
+    let shop = PostgresFixture::open().await;
+    shop.fh.lease("k").acquire().await.unwrap().release().await.unwrap();
+    shop.enqueue().await;
+    let listener = tokio::net::TcpListener::bind("127.0.0.1:0").await.unwrap();
+    let address = listener.local_addr().unwrap();
+    let other = Fencehold::connect(&cluster().url_text(&shop.schema)).await.unwrap();
+    let clock = std::sync::Arc::new(fencehold::clock::SystemClock);
+    let store = std::sync::Arc::clone(other.store());
+    let server = fencehold_server::Server::new(store, clock, fencehold_server::access::Access::default());
+    let serving = tokio::spawn(async move { server.serve(listener, std::future::pending()).await });
+    let mut stream = tokio::net::TcpStream::connect(address).await.unwrap();
+    let request = format!("GET /metrics HTTP/1.0\r\nhost: {address}\r\n\r\n");
+    stream.write_all(request.as_bytes()).await.unwrap();
+    let mut page = String::new();
+    stream.read_to_string(&mut page).await.unwrap();
+    for line in [
+        "fencehold_leases_acquired_total 1",
+        "fencehold_leases_ended_total{outcome=\"released\"} 1",
+        "fencehold_leases_ended_total{outcome=\"expired\"} 0",
+        "fencehold_jobs_enqueued_total 1",
+        "fencehold_stale_writes_blocked_total 0",
+    ] {
+        assert!(page.lines().any(|shown| shown == line), "no {line} in\n{page}");
+    }
+    let rules = include_str!("../../../deploy/alerts.yml");
+    let asked = rules.split(|c: char| !(c.is_ascii_alphanumeric() || c == '_'));
+    // Only the disk of `file:` has the last one.
+    let asked = asked.filter(|name| name.starts_with("fencehold_") && !name.contains("commit_duration"));
+    let missing: Vec<&str> = asked.filter(|name| !page.contains(&format!("# TYPE {name} "))).collect();
+    assert!(missing.is_empty() && !page.contains("fencehold_commit_"), "{missing:?}\n{page}");
     serving.abort();
 }

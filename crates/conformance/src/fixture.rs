@@ -6,14 +6,16 @@ use std::thread;
 
 use fencehold_contract::metrics::Counter;
 use fencehold_contract::{
-    AcquireLeaseRequest, AcquiredLease, AdvancedStore, CallContext, Capabilities, EndingView, EventPage,
-    HoldChange, HoldRef, HolderView, LeasePage, LeaseStats, LeaseStatsRequest, LeaseStore, LeaseView,
-    ListEventsRequest, ListLeasesRequest, Quota, QuotaRequest, QuotaView, ReleasedLease, RevokeLeasesRequest,
-    RevokeTarget, RevokedLease, StoreError, StoreStatus, Subscription,
+    AcquireLeaseRequest, AcquiredLease, AdvancedStore, BlockedWrite, CallContext, Capabilities, EndingView,
+    EventPage, HoldChange, HoldRef, HolderView, LeasePage, LeaseStats, LeaseStatsRequest, LeaseStore,
+    LeaseView, ListEventsRequest, ListLeasesRequest, Quota, QuotaRequest, QuotaView, ReleasedLease,
+    RevokeLeasesRequest, RevokeTarget, RevokedLease, StoreError, StoreStatus, Subscription,
 };
 use fencehold_core::lease::{LeaseOutcome, LeaseRenewal};
 use fencehold_core::limits::{EVENTS_KEPT, STATS_MS_MAX, WAIT_MS_MAX};
-use fencehold_core::{Event, EventData, HoldId, Key, Namespace, Owner, Reason, Refusal, Task, Token};
+use fencehold_core::{
+    BlockedAction, Event, EventData, HoldId, Key, Namespace, Owner, Reason, Refusal, Task, Token,
+};
 use fencehold_test_store::{TestCapability, TestStore, drive};
 
 use super::concurrent::{ANSWER_WITHIN, PendingCall};
@@ -299,6 +301,14 @@ impl Fixture {
         let mut revoked = revoked.expect("a hold that can be revoked");
         assert_eq!(revoked.len(), 1, "one key, one hold");
         revoked.remove(0)
+    }
+
+    /// Reports that a write under this hold was refused elsewhere. Whether that was recorded.
+    pub(super) fn report_blocked_write(&self, held: &HeldLease) -> bool {
+        let report = BlockedWrite { key: held.key.clone(), token: held.token, action: BlockedAction::Write };
+        self.drive(self.test_store.store().report_blocked_write(&self.call, report))
+            .expect("a report that is answered")
+            .recorded
     }
 
     /// How leases of this namespace ended in the last day.

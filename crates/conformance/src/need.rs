@@ -32,6 +32,8 @@ pub(super) enum StoreFeature {
     Limits,
     /// What an advance has closed can be opened before its time.
     OpensEarly,
+    /// The handle counts what happens.
+    Counts,
 }
 
 impl Need for StoreFeature {
@@ -46,6 +48,7 @@ impl Need for StoreFeature {
                 let answer = g.drive(g.test_store.other().quota(&g.call, request));
                 (None, !is_unsupported(answer), "it limits no namespace")
             }
+            Counts => (None, g.counted().is_some(), "another process counts"),
             OpensEarly => (None, !is_unsupported(g.open_now()), "it cannot be opened before its time"),
         };
         let earlier = earlier.and_then(|feature| feature.lacking(g));

@@ -4,9 +4,10 @@
 //! the strongest primitive that it has. Every answer that grants time says how long that request stood in line,
 //! so that the holder can count from before it asked.
 
+use fencehold_core::job::JobId;
 use fencehold_core::lease::{Ending, Grant, LeaseOutcome, LeaseRenewal, Revoked, YieldRequest};
 use fencehold_core::wire::AsMoment;
-use fencehold_core::{Event, HoldId, Key, Namespace, Owner, Reason, Refusal, Task, Token};
+use fencehold_core::{BlockedAction, Event, HoldId, Key, Namespace, Owner, Reason, Refusal, Task, Token};
 
 use serde::{Deserialize, Serialize};
 
@@ -156,6 +157,9 @@ calls! {
         status: Status -> Status(StoreStatus) [Reads];
         /// How the leases of the caller's namespace ended lately, as far back as the store can tell.
         stats: Stats(request: LeaseStatsRequest) -> Stats(LeaseStats) [Reads, LeasesAlone];
+        /// Records that a stale write was refused elsewhere: in a transaction of the caller's own, which is rolled back, or at a fence. Of a
+        /// token under which the key, or the job, is held, nothing is recorded. One that is sent again may be recorded twice.
+        report_blocked_write: ReportBlockedWrite(request: BlockedWrite) -> BlockedWriteRecorded(RecordedBlockedWrite);
     }
 }
 
@@ -598,5 +602,32 @@ impl LeaseStats {
         for ending in counted {
             self.add(ending.outcome, 1);
         }
+    }
+}
+
+wire! {
+    /// A stale write that was refused outside the store.
+    #[serde(deny_unknown_fields)]
+    pub struct BlockedWrite {
+        /// The key; of a job `job/ID`.
+        pub key: Key,
+        /// The token that was shown.
+        pub token: Token,
+        /// What was tried.
+        pub action: BlockedAction,
+    }
+
+    /// What came of the report of a stale write.
+    #[derive(Default)]
+    pub struct RecordedBlockedWrite {
+        /// Whether it was recorded. False: the token is that of a live holder, and is not stale here.
+        pub recorded: bool,
+    }
+}
+
+impl BlockedWrite {
+    /// The job that it is about, if it is about one.
+    pub fn job_id(&self) -> Option<JobId> {
+        self.key.as_str().strip_prefix("job/")?.parse().ok()
     }
 }

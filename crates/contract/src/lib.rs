@@ -39,10 +39,10 @@ pub use file_system::{memory_file_system, network_file_system};
 pub use hold_changes::{HoldChange, HoldListener, Subscription};
 pub use job::JobStore;
 pub use lease::{
-    AcquireLeaseRequest, AcquiredLease, AdvancedStore, CallContext, ClosedNamespace, EndingView, EventPage,
-    HoldRef, HolderView, LeasePage, LeaseStats, LeaseStatsRequest, LeaseStore, LeaseView, ListEventsRequest,
-    ListLeasesRequest, ReleasedLease, RenewLeaseBatchResponse, RevokeLeasesRequest, RevokeTarget,
-    RevokedLease, StoreStatus,
+    AcquireLeaseRequest, AcquiredLease, AdvancedStore, BlockedWrite, CallContext, ClosedNamespace,
+    EndingView, EventPage, HoldRef, HolderView, LeasePage, LeaseStats, LeaseStatsRequest, LeaseStore,
+    LeaseView, ListEventsRequest, ListLeasesRequest, RecordedBlockedWrite, ReleasedLease,
+    RenewLeaseBatchResponse, RevokeLeasesRequest, RevokeTarget, RevokedLease, StoreStatus,
 };
 pub use outside_runtime::outside_runtime;
 pub use prefixes::Prefixes;

@@ -5,9 +5,9 @@
 
 use std::sync::atomic::{AtomicU64, Ordering};
 
-use fencehold_core::{EventData, Refusal};
 use fencehold_core::job::{AttemptOutcome, JobState};
 use fencehold_core::lease::{LeaseOutcome, LeaseRecord};
+use fencehold_core::{EventData, Refusal};
 
 /// A number that only grows.
 #[derive(Debug, Default)]
@@ -209,7 +209,11 @@ impl EventCounts {
     /// Counts what the new record of a key says and the one before did not: for stores that write records and keep no events.
     pub fn count_written(&self, before: &LeaseRecord, after: &LeaseRecord) {
         let newest = before.endings().last().map(|ending| ending.token);
-        for ending in after.endings().iter().filter(|ending| newest.is_none_or(|newest| ending.token > newest)) {
+        for ending in after
+            .endings()
+            .iter()
+            .filter(|ending| newest.is_none_or(|newest| ending.token > newest))
+        {
             self.lease_ended(ending.outcome, 1);
         }
         if after.hold.is_some() && (before.hold.is_none() || after.counter > before.counter) {

@@ -210,6 +210,21 @@ pub enum BlockedAction {
     BeginEffect,
     /// To record an effect.
     RecordEffect,
+    /// To write what its lease protects, past a fence.
+    Write,
+}
+
+/// What is recorded of a write that was refused outside the store, in a transaction or at a fence of the caller's own. `None`: the token
+/// is that of a live holder, so it is not stale here. `current`: the newest token there is, and how the hold under this one ended.
+pub fn blocked_elsewhere(
+    token: Token,
+    action: BlockedAction,
+    is_holder: bool,
+    current: (Token, Option<LeaseOutcome>),
+) -> Option<EventData> {
+    let (newest, outcome) = current;
+    let blocked = EventData::StaleWriteBlocked { token, current_token: newest.max(token), action, outcome };
+    (!is_holder).then_some(blocked)
 }
 
 /// A fact with its place in the store's story.

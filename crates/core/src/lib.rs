@@ -31,7 +31,7 @@ mod token;
 pub mod ttl;
 
 pub use error::{BadInput, Refusal};
-pub use event::{BlockedAction, Event, EventData};
+pub use event::{BlockedAction, Event, EventData, blocked_elsewhere};
 pub use hold::{HoldHash, HoldId};
 pub use invariant::{LeaseViolation, check};
 pub use key::{Key, Namespace, Owner, Reason, Task};

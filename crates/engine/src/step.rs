@@ -4,14 +4,14 @@ use std::ops::{Deref, DerefMut};
 
 use fencehold_contract::operation::{StoreRequest, StoreResponse};
 use fencehold_contract::{
-    AdvancedStore, ClosedNamespace, HoldRef, KeepFinished, ReleasedLease, RenewLeaseBatchResponse,
-    RevokeLeasesRequest, RevokeTarget, RevokedLease, StoreError, StoreStatus,
+    AdvancedStore, BlockedWrite, ClosedNamespace, HoldRef, KeepFinished, RecordedBlockedWrite, ReleasedLease,
+    RenewLeaseBatchResponse, RevokeLeasesRequest, RevokeTarget, RevokedLease, StoreError, StoreStatus,
 };
 use fencehold_core::lease::{
     HoldState, LeaseCommand, LeaseCommandResult, LeaseRecord, LeaseStanding, decide,
 };
 use fencehold_core::limits::PAGE_MAX;
-use fencehold_core::{EventData, Key, Namespace, Owner, Refusal, Timestamp};
+use fencehold_core::{EventData, Key, Namespace, Owner, Refusal, Timestamp, Token, blocked_elsewhere};
 
 use super::jobs::Archive;
 use super::persistence::Change;
@@ -114,12 +114,36 @@ impl Step<'_> {
                 StoreResponse::Reopened(())
             }
             StoreRequest::Status => StoreResponse::Status(self.status(namespace)),
+            StoreRequest::ReportBlockedWrite(report) => {
+                StoreResponse::BlockedWriteRecorded(self.record_blocked_write(namespace, &report))
+            }
             StoreRequest::Stats(request) => StoreResponse::Stats(self.stats(namespace, request)),
             StoreRequest::KeepFinished { ms } => {
                 self.set_keep_finished(KeepFinished::for_ms(ms)?);
                 StoreResponse::KeepsFinished
             }
         }))
+    }
+
+    /// Records a stale write that was refused elsewhere.
+    fn record_blocked_write(&mut self, namespace: &Namespace, report: &BlockedWrite) -> RecordedBlockedWrite {
+        let BlockedWrite { key, token, action } = report;
+        let now_ms = self.now.store_ms;
+        let space = self.table.find_space(namespace);
+        let (is_holder, current) = if let (Some(job), Some(space)) = (report.job_id(), space) {
+            self.claim_under(space, job, *token)
+        } else {
+            let slot = space.and_then(|space| self.table.get(space, key));
+            let endings = slot.map_or(&[][..], |slot| slot.record.endings());
+            let outcome = endings.iter().find(|ending| ending.token == *token);
+            let newest = slot.map_or(Token::NONE, |slot| slot.record.counter);
+            let is_live = slot.is_some_and(|slot| slot.term(now_ms).is_live());
+            (is_live && newest == *token, (newest, outcome.map(|ending| ending.outcome)))
+        };
+        let fact = blocked_elsewhere(*token, *action, is_holder, current);
+        let recorded = fact.is_some();
+        self.note_in(namespace, key, fact.into_iter().collect());
+        RecordedBlockedWrite { recorded }
     }
 
     fn advance(&mut self, by: &Owner, lift: u64) -> Result<AdvancedStore, StoreError> {

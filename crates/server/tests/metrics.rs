@@ -113,6 +113,36 @@ fn what_happens_to_jobs_is_counted_and_queues_show_their_depth_and_age() {
 }
 
 #[test]
+fn what_is_answered_from_the_ledger_is_a_hit() {
+    let clock = ManualClock::new();
+    let client = serve(&clock, ServerOptions::default);
+    let hits = |of: &str| {
+        let name = format!("fencehold_ledger_hits_total{{type=\"{of}\"}}");
+        value(&page(&client), &name)
+    };
+    let begin = |number: u8| {
+        let body = json!({ "idempotency_key": "pay/7", "payload": { "to": "ada" }, "hold_id": hold(number), "owner": "o",
+            "ttl_ms": 60_000, "idempotency_window_ms": 3_600_000 });
+        client.post("/v1/operations/begin", "", &body)
+    };
+    begin(1);
+    assert!(hits("operation").abs() < 1e-9, "it was begun for the first time");
+    begin(2);
+    assert!((hits("operation") - 1.0).abs() < 1e-9, "it was asked for again");
+    client.post("/v1/jobs/enqueue-batch", "", &json!({ "jobs": [{ "queue": "q", "kind": "k" }] }));
+    let claimed = client.claim(1, &clock);
+    let write = |entry: Value| {
+        let attempt = json!({ "job_id": claimed["job_id"], "hold_id": claimed["hold_id"], "token": claimed["token"], "entry": entry });
+        client.post("/v1/effects/write-batch", "", &json!({ "entries": [attempt] }));
+    };
+    write(json!({ "type": "begin", "effect": "charge", "in_doubt_policy": "manual" }));
+    write(json!({ "type": "record", "effect": "charge", "value": 7 }));
+    assert!(hits("effect").abs() < 1e-9, "nothing was asked for twice");
+    write(json!({ "type": "begin", "effect": "charge", "in_doubt_policy": "manual" }));
+    assert!((hits("effect") - 1.0).abs() < 1e-9, "it is recorded");
+}
+
+#[test]
 fn a_cancelled_job_that_runs_on_is_counted_with_its_time() {
     let clock = ManualClock::new();
     let client = serve(&clock, ServerOptions::default);

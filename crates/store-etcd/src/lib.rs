@@ -95,7 +95,7 @@ impl EtcdStore {
         let (sent, hold_changes) = (Arc::<AtomicU64>::default(), Arc::<HoldChanges>::default());
         let (place, counter, changes) = (url.clone(), Arc::clone(&sent), Arc::clone(&hold_changes));
         let measures = Arc::new(StoreMetrics::counts_only());
-        let counted = Arc::clone(&measures);
+        let written = Arc::clone(&measures);
         let actor = Actor::start("fencehold-etcd", move |closing| {
             Ok(Rc::new(EtcdInner {
                 wire: GrpcClient::new(&place, counter, gate)?,
@@ -105,7 +105,7 @@ impl EtcdStore {
                 closing,
                 known: RefCell::default(),
                 feeds: HoldFeeds::new(changes),
-                measures: counted,
+                measures: written,
             }))
         })?;
         Ok(EtcdStore { actor, url: url.clone(), sent, hold_changes, measures })

@@ -14,10 +14,10 @@ use fencehold_contract::job::{
 };
 use fencehold_contract::operation::{JobRequest, JobResponse, StoreRequest, StoreResponse};
 use fencehold_contract::{
-    AcquireLeaseRequest, AcquiredLease, AdvancedStore, ClosedNamespace, EndingView, EventPage, HoldRef,
-    HolderView, LeasePage, LeaseStats, LeaseStatsRequest, LeaseView, ListEventsRequest, ListLeasesRequest,
-    Quota, QuotaRequest, QuotaUsage, QuotaView, ReleasedLease, RenewLeaseBatchResponse, RevokeLeasesRequest,
-    RevokeTarget, RevokedLease, StoreStatus,
+    AcquireLeaseRequest, AcquiredLease, AdvancedStore, BlockedWrite, ClosedNamespace, EndingView, EventPage,
+    HoldRef, HolderView, LeasePage, LeaseStats, LeaseStatsRequest, LeaseView, ListEventsRequest,
+    ListLeasesRequest, Quota, QuotaRequest, QuotaUsage, QuotaView, RecordedBlockedWrite, ReleasedLease,
+    RenewLeaseBatchResponse, RevokeLeasesRequest, RevokeTarget, RevokedLease, StoreStatus,
 };
 use fencehold_core::job::{
     AttemptOutcome, AttemptRenewal, CompensationState, EffectName, JobId, JobKind, JobOptions, JobRefusal,
@@ -25,7 +25,9 @@ use fencehold_core::job::{
 };
 use fencehold_core::lease::{Grant, LeaseOutcome, LeaseRenewal, Revoked, YieldRequest};
 use fencehold_core::ledger::{Compensation, Effect, EffectState, EffectStateKind, InDoubtPolicy};
-use fencehold_core::{Event, EventData, HoldId, Key, Namespace, Owner, Reason, Refusal, Task, Token};
+use fencehold_core::{
+    BlockedAction, Event, EventData, HoldId, Key, Namespace, Owner, Reason, Refusal, Task, Token,
+};
 
 const GOLDEN: &str = include_str!("../golden/frames.v8.hex");
 
@@ -227,6 +229,11 @@ fn lease_asks() -> Vec<StoreRequest> {
         StoreRequest::Quota(QuotaRequest { quota: Some(limits), all_namespaces: true, by: Some(owner()) }),
         StoreRequest::Reopen { by: owner() },
         StoreRequest::Stats(LeaseStatsRequest { since_ms: 3_600_000 }),
+        StoreRequest::ReportBlockedWrite(BlockedWrite {
+            key: key(),
+            token: Token::new(33),
+            action: BlockedAction::Write,
+        }),
     ]
 }
 
@@ -432,6 +439,7 @@ fn lease_answers() -> Vec<StoreResponse> {
         StoreResponse::Reopened(()),
         StoreResponse::Quota(QuotaView { quota: Quota::USUAL, usage: used }),
         StoreResponse::Stats(stats),
+        StoreResponse::BlockedWriteRecorded(RecordedBlockedWrite { recorded: true }),
     ]
 }
 

@@ -132,6 +132,17 @@ pub(super) struct ChangeResult {
     facts: Vec<EventData>,
 }
 
+impl ChangeResult {
+    fn new(
+        reply: Result<LeaseCommandResult, Refusal>,
+        now: Timestamp,
+        seen: Option<ObservedVersion>,
+        facts: &[EventData],
+    ) -> Self {
+        ChangeResult { reply, at_ms: now.store_ms, seen, facts: facts.to_vec() }
+    }
+}
+
 struct WriteAttempt {
     body: ObjectBody,
     changed: ChangeResult,
@@ -178,9 +189,7 @@ impl ObjectStoreInner {
             let unsure = !attempts.is_empty();
             let command = match next(ChangeInput { record: &record, taken_up, unsure }) {
                 NextStep::Ask(command) => command,
-                NextStep::Answer(reply) => {
-                    return Ok(ChangeResult { reply, at_ms: now.store_ms, seen, facts: Vec::new() });
-                }
+                NextStep::Answer(reply) => return Ok(ChangeResult::new(reply, now, seen, &[])),
             };
             let term = seen.as_ref().map_or(HoldState::Free, |seen| seen.term(now));
             let decision = decide(&LeaseStanding { now, floor, term }, &record, &command);
@@ -204,12 +213,7 @@ impl ObjectStoreInner {
             {
                 self.check_limits(context, acquire.ttl_ms, seen.is_none()).await?;
             }
-            let changed = ChangeResult {
-                reply: decision.reply.clone(),
-                at_ms: now.store_ms,
-                seen: seen.clone(),
-                facts: decision.facts.clone(),
-            };
+            let changed = ChangeResult::new(decision.reply.clone(), now, seen.clone(), &decision.facts);
             if !writes {
                 if seen.is_none() {
                     // Nothing is written that would find out: a key without an object, or no bucket at all?

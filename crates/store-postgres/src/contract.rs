@@ -127,6 +127,9 @@ impl Call<'_> {
             StoreRequest::Quota(request) => StoreResponse::Quota(self.limits(&request).await?),
             StoreRequest::Reopen { .. } => StoreResponse::Reopened(self.open_now().await?),
             StoreRequest::Status => StoreResponse::Status(self.status().await?),
+            StoreRequest::ReportBlockedWrite(report) => {
+                StoreResponse::BlockedWriteRecorded(self.record_blocked_write(&report).await?)
+            }
             StoreRequest::Stats(request) => StoreResponse::Stats(self.stats(request).await?),
             StoreRequest::KeepFinished { .. } => return Err(keeps_finished_elsewhere()),
             StoreRequest::Acquire(_) | StoreRequest::Job(_) => {

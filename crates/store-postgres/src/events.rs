@@ -6,8 +6,8 @@
 
 use std::time::Duration;
 
-use fencehold_contract::stored::FactV1;
-use fencehold_contract::{EventPage, ListEventsRequest, StoreError};
+use fencehold_contract::stored::{AttemptedV1, FactV1};
+use fencehold_contract::{BlockedWrite, EventPage, ListEventsRequest, RecordedBlockedWrite, StoreError};
 use fencehold_core::limits::WAIT_MS_MAX;
 use fencehold_core::{BadInput, Event, EventData, Key, Namespace};
 use fencehold_net::sleep;
@@ -115,12 +115,28 @@ impl Call<'_> {
         }
     }
 
+    /// Records a stale write that was refused in a transaction that was not this store's.
+    pub(super) async fn record_blocked_write(
+        &mut self,
+        report: &BlockedWrite,
+    ) -> Result<RecordedBlockedWrite, StoreError> {
+        let action = serde_json::to_value(AttemptedV1::from(report.action)).unwrap_or_default();
+        let asked: [&dyn Parameter; 4] = [
+            &self.namespace(),
+            &report.key.as_str(),
+            &to_sql(report.token.get()),
+            &action.as_str().unwrap_or("write"),
+        ];
+        let recorded = self.value("SELECT fencehold.write_refused($1, $2, $3, $4)", &asked).await?;
+        Ok(RecordedBlockedWrite { recorded })
+    }
+
     async fn look_at_events(
         &mut self,
         request: &ListEventsRequest,
         pass_to: i64,
     ) -> Result<EventRead, StoreError> {
-        let sql = "SELECT events::text, next, oldest, newest, told, at_ms FROM fencehold.events_read($1, $2, $3, $4, $5)";
+        let sql = "SELECT events::text, next, oldest, newest, told, at_ms FROM fencehold.events_page($1, $2, $3, $4, $5)";
         let asked: [&dyn Parameter; 5] = [
             &self.namespace(),
             &request.cursor.map(to_sql),

@@ -43,7 +43,7 @@ const TABLES: &[File] = files!("tables" "lease_tables" "job_tables" "tables_sinc
 const ROUTINES: &[File] = files!(
     "shared" "maintenance" "counts" "events" "namespaces" "lease_rules" "lease_waiting" "lease_acquire" "lease_holds"
     "lease_read" "lease_sweep" "fences" "job_waiting" "job_enqueue" "job_claim" "job_report" "job_load"
-    "job_keep" "job_sweep" "job_read" "queues" "schedules" "job_transactions" "recovery" "views" "roles"
+    "job_keep" "job_sweep" "job_read" "queues" "schedules" "job_transactions" "refusals" "recovery" "views" "roles"
     "plans" "comments"
 );
 
@@ -182,8 +182,8 @@ impl Objects {
             for line in files.chain(MIGRATIONS.iter().map(|(.., sql)| *sql)).flat_map(str::lines) {
                 let mut words = line.split([' ', '(', ';']);
                 let verb = words.next().unwrap_or("");
-                let mut words =
-                    words.filter(|word| !matches!(*word, "OR" | "REPLACE" | "UNIQUE" | "IF" | "NOT" | "EXISTS"));
+                let mut words = words
+                    .filter(|word| !matches!(*word, "OR" | "REPLACE" | "UNIQUE" | "IF" | "NOT" | "EXISTS"));
                 let (Some(kind), Some(name)) = (words.next(), words.next()) else { continue };
                 match (verb, kind) {
                     // Those that are dropped or renamed were made by an earlier version.

@@ -94,8 +94,8 @@ fn a_hold_id_of_a_job_is_printed_once_and_shown_nowhere_else() {
 #[test]
 fn a_script_leaves_a_checkpoint_and_the_next_one_goes_on_from_it() {
     let dir = TestDirectory::new();
-    let id = dir.enqueue("1", &[]);
-    let first = claim(&dir, &["--checkpoint-file", "state"]);
+    let id = dir.enqueue("1", "");
+    let first = claim(&dir, "--checkpoint-file state");
     assert_eq!(std::fs::read(dir.path("state")).unwrap(), b"", "there is none yet");
     let bytes = [0, 0xff, b'\n'];
     std::fs::write(dir.path("state"), bytes).unwrap();
@@ -108,13 +108,13 @@ fn a_script_leaves_a_checkpoint_and_the_next_one_goes_on_from_it() {
     assert_eq!(dir.job(&id)["progress"], json!({"row": 4}));
     assert_eq!(first.say(&dir, &["job", "release"]).code, 0);
 
-    let second = claim(&dir, &["--checkpoint-file", "state-2"]);
+    let second = claim(&dir, "--checkpoint-file state-2");
     assert_eq!(std::fs::read(dir.path("state-2")).unwrap(), bytes);
     let late = first.say(&dir, &["job", "checkpoint", "--text", "late"]);
     assert_eq!(late.code, 76, "{late:?}");
     assert_eq!(second.say(&dir, &["job", "checkpoint", "--text", "-x"]).code, 0);
     assert_eq!(dir.job(&id)["checkpoint"], "LXg=");
-    let mut command = dir.command(["job", "checkpoint", "--file", "-"]);
+    let mut command = dir.command("job checkpoint --file -");
     command
         .env("FENCEHOLD_JOB_ID", &second.id)
         .env("FENCEHOLD_TOKEN", second.token.to_string());
@@ -137,8 +137,8 @@ fn a_script_leaves_a_checkpoint_and_the_next_one_goes_on_from_it() {
 #[test]
 fn a_checkpoint_or_a_note_that_is_missing_or_too_long_is_refused_and_the_one_before_stays() {
     let dir = TestDirectory::new();
-    let id = dir.enqueue("1", &[]);
-    let claim = claim(&dir, &["--ttl", "1h"]);
+    let id = dir.enqueue("1", "");
+    let claim = claim(&dir, "--ttl 1h");
     assert_eq!(claim.say(&dir, &["job", "checkpoint", "--text", "before"]).code, 0);
     std::fs::write(dir.path("long"), vec![b'x'; (256 << 10) + 1]).unwrap();
     let long = "x".repeat(5_000);

@@ -54,7 +54,8 @@ impl LostCause {
     pub(crate) fn from_refusal(refusal: &Refusal) -> Self {
         match refusal {
             // Only its own holder can have done that.
-            Refusal::Lost { outcome: Some(LeaseOutcome::Released), .. } => LostCause::Released,
+            Refusal::Lost { outcome: Some(LeaseOutcome::Released), .. }
+            | Refusal::Lost { outcome: Some(LeaseOutcome::Yielded), by: None, .. } => LostCause::Released,
             Refusal::Lost { outcome, by, reason, current_token, .. } => LostCause::Ended {
                 outcome: *outcome,
                 current_token: Some(*current_token),

@@ -1,12 +1,17 @@
 //! What a holder shows at a fence.
 
+use std::sync::{Arc, Weak};
+
+use fencehold_contract::BlockedWrite;
 use fencehold_core::job::JobId;
 use fencehold_core::limits::TOKEN_MAX;
-use fencehold_core::{BadInput, Key, Namespace, Owner, Token};
+use fencehold_core::{BadInput, BlockedAction, Key, Namespace, Owner, Token};
 
+use super::error::FenceError;
 use crate::blocking;
 use crate::guard::Lease;
 use crate::job::Job;
+use crate::renewal::RenewalHandle;
 
 /// What a holder shows at a fence: which key it holds, and under which token. A job shows its id as the key, `job/ID`.
 ///
@@ -29,12 +34,35 @@ pub struct KeyToken {
     pub(super) key: Key,
     pub(super) token: Token,
     pub(super) owner: Option<Owner>,
+    /// Where a refusal is recorded, where the holder itself shows the pass.
+    pub(super) store: HoldersStore,
 }
+
+/// The store of the holder that shows a pass, while the holder has it. It says nothing of what the pass is.
+#[derive(Clone, Default)]
+pub(super) struct HoldersStore(Weak<RenewalHandle>);
+
+impl PartialEq for HoldersStore {
+    fn eq(&self, _: &Self) -> bool {
+        true
+    }
+}
+
+impl Eq for HoldersStore {}
+
+impl std::fmt::Debug for HoldersStore {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.write_str(if self.0.strong_count() > 0 { "known" } else { "unknown" })
+    }
+}
+
+/// How long a refusal may take to be recorded. The refusal stands whatever becomes of that.
+const RECORD_WITHIN_MS: u64 = 2_000;
 
 impl KeyToken {
     /// A pass in the namespace `default`, without an owner.
     pub fn new(key: Key, token: Token) -> Self {
-        KeyToken { namespace: Namespace::default(), key, token, owner: None }
+        KeyToken { namespace: Namespace::default(), key, token, owner: None, store: HoldersStore::default() }
     }
 
     /// The pass of one attempt at a job.
@@ -52,6 +80,32 @@ impl KeyToken {
     /// Who shows it, so that a caller that is refused later learns who raised the fence.
     pub fn with_owner(self, owner: Owner) -> Self {
         KeyToken { owner: Some(owner), ..self }
+    }
+
+    /// The store that the holder has its lease from.
+    pub(crate) fn with_store(self, handle: &Arc<RenewalHandle>) -> Self {
+        KeyToken { store: HoldersStore(Arc::downgrade(handle)), ..self }
+    }
+
+    /// Has the holder's store record that this was refused as stale: on a connection of its own, for the transaction or the service that
+    /// refused it keeps no trace. Where the store cannot be reached, or keeps no events, there is none.
+    pub(crate) async fn record_refusal(&self, action: BlockedAction) {
+        let Some(handle) = self.store.0.upgrade() else { return };
+        let connection = &handle.connection;
+        let report = BlockedWrite { key: self.key.clone(), token: self.token, action };
+        let call = connection.call(RECORD_WITHIN_MS);
+        let reported = connection.store.report_blocked_write(&call, report);
+        if let Err(error) = connection.answer(RECORD_WITHIN_MS, reported).await {
+            tracing::debug!(key = %self.key, %error, "a refused write could not be recorded in the store");
+        }
+    }
+
+    /// The same, if this result is such a refusal.
+    pub(super) async fn recorded<T>(&self, result: Result<T, FenceError>) -> Result<T, FenceError> {
+        if let Err(FenceError::Stale { .. } | FenceError::Ended { .. }) = &result {
+            self.record_refusal(BlockedAction::Write).await;
+        }
+        result
     }
 
     /// The namespace.

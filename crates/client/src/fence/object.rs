@@ -107,7 +107,8 @@ impl FencedObject {
     /// Raises the fence to this token, so that every older holder of the key is refused from now on. The content stays
     /// as it is. Do it as the first thing under a new lease: a fence knows only what it was shown.
     pub async fn raise(&self, pass: impl Into<KeyToken>) -> Result<(), FenceError> {
-        self.change(pass.into(), None).await
+        let pass = pass.into();
+        pass.recorded(self.change(&pass, None).await).await
     }
 
     /// Puts another content in the place of what is there, and raises the fence, in one step.
@@ -116,7 +117,8 @@ impl FencedObject {
         pass: impl Into<KeyToken>,
         content: impl Into<Vec<u8>>,
     ) -> Result<(), FenceError> {
-        self.change(pass.into(), Some(content.into())).await
+        let pass = pass.into();
+        pass.recorded(self.change(&pass, Some(content.into())).await).await
     }
 
     /// The content. `None`: nothing was ever written.
@@ -133,7 +135,7 @@ impl FencedObject {
         Ok(Some((seal.key.clone(), seal.mark())))
     }
 
-    async fn change(&self, pass: KeyToken, content: Option<Vec<u8>>) -> Result<(), FenceError> {
+    async fn change(&self, pass: &KeyToken, content: Option<Vec<u8>>) -> Result<(), FenceError> {
         pass.check()?;
         let mut nonces: Vec<String> = Vec::new();
         let mut why = "others have written it again and again".to_owned();
@@ -156,7 +158,7 @@ impl FencedObject {
                     return Err(FenceError::unusable(&self.place, why));
                 }
                 if pass.token < seal.token {
-                    return Err(FenceError::stale(&self.place, &pass, &seal.mark()));
+                    return Err(FenceError::stale(&self.place, pass, &seal.mark()));
                 }
                 let as_it_is = content.as_deref().is_none_or(|content| seal.written && content == *old);
                 if pass.token == seal.token && as_it_is {

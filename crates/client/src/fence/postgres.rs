@@ -30,7 +30,8 @@ pub(crate) const SCHEMA: &str = "fencehold";
 /// # }
 /// ```
 ///
-/// Once it was refused, the transaction is of no more use: roll it back, by dropping it. A transaction that is left open
+/// Once it was refused, the transaction is of no more use: roll it back, by dropping it. The refusal is recorded in the lease's store, on
+/// its own connection: `fencehold explain` shows it as a stale write. A transaction that is left open
 /// and idle under a fence is ended by the server after five minutes (the setting `fencehold.fence_idle_timeout_ms`).
 pub async fn postgres(
     transaction: &mut Transaction<'_>,
@@ -52,7 +53,9 @@ pub async fn postgres_in_schema(
     let terms: [(&(dyn ToSql + Sync), Type); 3] =
         [(&key, Type::TEXT), (&token, Type::INT8), (&namespace, Type::TEXT)];
     let fenced = transaction.query_typed(&sql, &terms).await;
-    fenced.map(drop).map_err(|error| refused(schema, &pass, &error))
+    // The transaction has failed, and locks nothing any more.
+    pass.recorded(fenced.map(drop).map_err(|error| refused(schema, &pass, &error)))
+        .await
 }
 
 /// The name of a schema in a statement: it may be a word of the language.

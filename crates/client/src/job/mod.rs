@@ -155,9 +155,13 @@ impl Job {
     /// What this attempt presents at a [fence](crate::fence): namespace, the job's id as the key, token and owner.
     pub fn key_token(&self) -> KeyToken {
         let owner = self.attempt.holding.granted.owner.clone();
-        KeyToken::for_job(self.id(), self.token())
+        let pass = KeyToken::for_job(self.id(), self.token())
             .in_namespace(self.attempt.reporter.namespace())
-            .with_owner(owner)
+            .with_owner(owner);
+        match &self.attempt.reporter {
+            AttemptReporter::Store(handle) => pass.with_store(handle),
+            AttemptReporter::Kit(_) => pass,
+        }
     }
 
     /// Which attempt this is, from 1.

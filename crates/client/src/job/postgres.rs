@@ -3,6 +3,7 @@
 //!
 //! Deliberately absent: connections. The transaction is the caller's, and so are its commit and its rollback.
 
+use fencehold_core::BlockedAction;
 use fencehold_core::job::EffectName;
 use serde::Serialize;
 use serde::de::DeserializeOwned;
@@ -16,6 +17,8 @@ use crate::once::in_doubt;
 
 /// The SQLSTATE of an effect in doubt.
 const IN_DOUBT: &str = "FH005";
+/// Those of an attempt that is stale, or over.
+const STALE: [&str; 2] = ["FH001", "FH002"];
 
 impl Job {
     /// Completes the job in this transaction: once it commits, the job is done, and its work is there; if it does not, neither
@@ -52,7 +55,8 @@ impl Job {
         let result = json::written("result", result)?;
         let schema = quoted(schema)?;
         let function = "job_complete_hashed($1::text::uuid, $2::text::uuid, $3, $4)";
-        self.call(transaction, &schema, function, &[&result]).await?;
+        let completed = self.call(transaction, &schema, function, &[&result]).await;
+        self.recorded(BlockedAction::Complete, completed).await?;
         Ok(())
     }
 
@@ -86,7 +90,7 @@ impl Job {
                 // The transaction has failed, and locks nothing any more: the store can be asked to stop the job for a person.
                 return Err(in_doubt(self, &name).await.into());
             }
-            looked => looked?,
+            looked => self.recorded(BlockedAction::BeginEffect, looked).await?,
         };
         let found: Option<String> = rows.first().and_then(|row| row.get(0));
         if let Some(value) = found {
@@ -95,8 +99,24 @@ impl Job {
         let given = effect(transaction).await?;
         let value = json::written("value of the effect", &given)?;
         let record = "job_once_hashed($1::text::uuid, $2::text::uuid, $3, $4, $5::text::jsonb)::text";
-        self.call(transaction, &schema, record, &[name.as_str(), &value]).await?;
+        let recorded = self.call(transaction, &schema, record, &[name.as_str(), &value]).await;
+        self.recorded(BlockedAction::RecordEffect, recorded).await?;
         Ok(given)
+    }
+
+    /// Has the store record it, on a connection of its own, if this attempt was refused as stale or over: the transaction is rolled back, and
+    /// keeps no trace.
+    async fn recorded<T>(
+        &self,
+        action: BlockedAction,
+        result: Result<T, tokio_postgres::Error>,
+    ) -> Result<T, tokio_postgres::Error> {
+        if let Err(error) = &result
+            && error.code().is_some_and(|code| STALE.contains(&code.code()))
+        {
+            self.key_token().record_refusal(action).await;
+        }
+        result
     }
 
     /// Calls a function of the schema. Its first arguments are what this attempt is known by: the job, what its hold id is

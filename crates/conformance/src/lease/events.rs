@@ -211,3 +211,24 @@ pub(super) fn no_namespace_pushes_out_the_events_of_another(g: &Fixture) {
         check(&told);
     }
 }
+
+/// A stale write that was refused outside the store is in the events; of a live holder nothing is recorded.
+pub(super) fn a_write_that_was_refused_elsewhere_is_recorded_unless_its_holder_is_live(g: &Fixture) {
+    let late = g.take_and_run_out("k", "A");
+    let next = g.take("k", "B");
+    let before = g.facts("k").len();
+    assert!(!g.report_blocked_write(&next), "it is live");
+    assert!(g.report_blocked_write(&late));
+    g.release(&next).expect("a live lease");
+    assert!(g.report_blocked_write(&next), "it is over");
+    let blocked = |held: &HeldLease, outcome| EventData::StaleWriteBlocked {
+        token: held.token,
+        current_token: next.token,
+        action: BlockedAction::Write,
+        outcome: Some(outcome),
+    };
+    let story = g.facts("k").split_off(before);
+    let blocked = [blocked(&late, LeaseOutcome::Expired), blocked(&next, LeaseOutcome::Released)];
+    assert_eq!((&story[0], &story[2]), (&blocked[0], &blocked[1]), "{story:?}");
+    assert_eq!(story.len(), 3);
+}

@@ -34,7 +34,9 @@ mod prelude {
         ADVANCE_BY, BATCH_MAX, COLLECT_AFTER_FREE_MS, EVENTS_KEPT, HISTORY_MAX, HOLD_AGE_MS_MAX,
         KEYS_PER_ACQUIRE_MAX, MAX_AGE_MS_MAX, PAGE_MAX, TOKEN_MAX, TTL_MS_MAX, WAIT_MS_MAX, YIELD_MS_MAX,
     };
-    pub(super) use fencehold_core::{BadInput, Event, EventData, HoldId, Key, Reason, Refusal, Token};
+    pub(super) use fencehold_core::{
+        BadInput, BlockedAction, Event, EventData, HoldId, Key, Reason, Refusal, Token,
+    };
     pub(super) use fencehold_test_store::TestCapability;
 
     pub(super) use crate::concurrent::{PendingCall, at_once};
@@ -181,7 +183,7 @@ macro_rules! lease_cases {
                 pages_show_every_key_exactly_once
                 the_status_counts_keys_holds_and_waiters
                 the_statistics_count_how_leases_ended
-                the_metrics_count_how_leases_ended
+                the_metrics_count_how_leases_ended [Counts]
             }
             events {
                 events_tell_a_keys_story_in_order [TellsEvents]
@@ -192,6 +194,7 @@ macro_rules! lease_cases {
                 a_cursor_ahead_of_the_store_is_refused [TellsEvents]
                 a_collected_key_is_told_of [TellsEvents Collects MovesTime]
                 no_namespace_pushes_out_the_events_of_another [TellsEvents]
+                a_write_that_was_refused_elsewhere_is_recorded_unless_its_holder_is_live [TellsEvents]
             }
             collected {
                 a_collected_key_goes_on_above_its_last_token [Collects MovesTime]

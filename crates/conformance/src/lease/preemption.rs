@@ -88,6 +88,9 @@ pub(super) fn a_holder_that_yields_makes_room_at_once(g: &Fixture) {
     let waiting = in_line(g, "B", 1, g.ttl_ms());
     assert!(g.renew(&a).expect("a live lease").yield_request.is_some());
     g.release(&a).expect("a live lease");
+    let ending = g.ending_of(&a).expect("an ending on record");
+    assert_eq!((ending.outcome, ending.by), (LeaseOutcome::Yielded, None), "not of its own accord");
+    g.release(&a).expect("the same request again gets the same answer");
     let b = waiting.answer().expect("a key that came free");
     assert_eq!(g.holder_name("k").as_deref(), Some("B"), "ahead of those of lower rank");
     let renewal = g.renew(&b).expect("a live lease");

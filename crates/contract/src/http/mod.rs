@@ -23,9 +23,9 @@ use crate::job::{
 use crate::operation::{JobRequest, JobResponse, StoreRequest, StoreResponse};
 use crate::problem::{ErrorKind, Problem};
 use crate::{
-    AcquireLeaseRequest, AcquiredLease, AdvancedStore, CallContext, EventPage, HoldRef, LeasePage,
-    LeaseStats, LeaseStatsRequest, LeaseView, ListEventsRequest, ListLeasesRequest, QuotaRequest, QuotaView,
-    ReleasedLease, RenewLeaseBatchResponse, RevokedLease, StoreStatus,
+    AcquireLeaseRequest, AcquiredLease, AdvancedStore, BlockedWrite, CallContext, EventPage, HoldRef,
+    LeasePage, LeaseStats, LeaseStatsRequest, LeaseView, ListEventsRequest, ListLeasesRequest, QuotaRequest,
+    QuotaView, RecordedBlockedWrite, ReleasedLease, RenewLeaseBatchResponse, RevokedLease, StoreStatus,
 };
 use fencehold_core::job::ReportedAttempt;
 
@@ -182,6 +182,8 @@ mod needs {
         &[Scope::JobEnqueue, Scope::JobWork, Scope::JobAdmin, Scope::JobRead];
     pub(super) const LEASE_READ: &[Scope] = &[Scope::LeaseRead];
     pub(super) const LEASE_WRITE: &[Scope] = &[Scope::LeaseWrite];
+    /// Both have tokens that can be stale.
+    pub(super) const LEASE_WRITE_OR_JOB_WORK: &[Scope] = &[Scope::LeaseWrite, Scope::JobWork];
     pub(super) const LEASE_REVOKE: &[Scope] = &[Scope::LeaseRevoke];
     pub(super) const JOB_ENQUEUE: &[Scope] = &[Scope::JobEnqueue];
     pub(super) const JOB_WORK: &[Scope] = &[Scope::JobWork];
@@ -213,6 +215,9 @@ operations! {
     GetLease = "get_lease" Get "/v1/leases/get" LEASE_READ (GetLeaseRequest) -> LeaseView, [];
     /// List keys, a page at a time, in no particular order
     ListLeases = "list_leases" Get "/v1/leases" LEASE_READ (ListLeasesRequest) -> LeasePage, [];
+    /// Report a stale write that was refused elsewhere: in a transaction of the caller's own, or at a fence
+    ReportBlockedWrite = "report_blocked_write" Post "/v1/leases/report-blocked-write" LEASE_WRITE_OR_JOB_WORK
+        (BlockedWrite) -> RecordedBlockedWrite, [];
     /// Count how the leases of a namespace ended lately
     GetLeaseStats = "get_lease_stats" Get "/v1/leases/stats" LEASE_READ (LeaseStatsRequest) -> LeaseStats, [];
     /// List events after a cursor; waits for up to `wait_ms` for the first one
@@ -407,6 +412,7 @@ store_operations! {
         ReleaseLeaseBatch: (Release(holds))
             = (HoldBatchRequest { holds }), (Released(results)) = (ReleaseLeaseBatchResponse { results });
         ListLeases: (List(request)) = (request), (Leases(page)) = (page);
+        ReportBlockedWrite: (ReportBlockedWrite(report)) = (report), (BlockedWriteRecorded(recorded)) = (recorded);
         GetLeaseStats: (Stats(request)) = (request), (Stats(stats)) = (stats);
         ListEvents: (Events(request)) = (request), (Events(page)) = (page);
         GetStoreStatus: (Status) = (NoQuery {}), (Status(status)) = (status);

@@ -134,6 +134,7 @@ pub fn unsupported(store: &str, ask: &StoreRequest) -> StoreError {
         StoreRequest::Quota(_) => "limit what a namespace has",
         StoreRequest::Reopen { .. } => "be opened before its time: each client counts that by itself",
         StoreRequest::KeepFinished { .. } => "keep finished jobs",
+        StoreRequest::ReportBlockedWrite(_) => "record what was refused: it keeps no events",
         _ => "do this",
     };
     StoreError::Unsupported { store: store.to_owned(), message: message.to_owned() }

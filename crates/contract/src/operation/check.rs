@@ -2,10 +2,10 @@
 //! decided. What passes fits into one frame of the socket, and so does its answer.
 
 use fencehold_core::limits::{
-    BATCH_MAX, HOLD_AGE_MS_MAX, KEY_BYTES_MAX, KEYS_PER_ACQUIRE_MAX, PAGE_MAX, STATS_MS_MAX, TTL_MS_MIN, WAIT_MS_MAX,
-    YIELD_MS_MAX,
+    BATCH_MAX, HOLD_AGE_MS_MAX, KEY_BYTES_MAX, KEYS_PER_ACQUIRE_MAX, PAGE_MAX, STATS_MS_MAX, TTL_MS_MIN,
+    WAIT_MS_MAX, YIELD_MS_MAX,
 };
-use fencehold_core::{BadInput, ttl};
+use fencehold_core::{BadInput, Token, ttl};
 
 use super::StoreRequest;
 use crate::{AcquireLeaseRequest, KeepFinished, RevokeTarget};
@@ -38,6 +38,9 @@ impl StoreRequest {
             StoreRequest::Stats(request) => {
                 ensure(request.since_ms > 0, "since_ms", || "must be more than 0".to_owned())?;
                 check_ms("since_ms", request.since_ms, STATS_MS_MAX)
+            }
+            StoreRequest::ReportBlockedWrite(report) => {
+                ensure(report.token > Token::NONE, "token", || "must be more than 0".to_owned())
             }
             StoreRequest::Get(_) | StoreRequest::Reopen { .. } | StoreRequest::Status => Ok(()),
         }

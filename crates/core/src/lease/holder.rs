@@ -45,14 +45,19 @@ impl LeaseCase<'_> {
     pub(super) fn release(&self, hash: HoldHash, token: Token) -> LeaseDecision {
         if let Some(ending) = self.record.ending_of(hash)
             && ending.token == token
-            && ending.outcome == LeaseOutcome::Released
+            && ending.was_given_back()
         {
             // The same request again: the same answer.
             return answer(Ok(LeaseCommandResult::Released { token }));
         }
         let released = LeaseCommandResult::Released { token };
         match self.holder(hash, token, BlockedAction::Release) {
-            Ok(_) => self.ended(LeaseOutcome::Released, self.standing.now, None, None, released),
+            Ok((hold, _)) => {
+                // Given back because a contender asked for it: that is no end of its own accord.
+                let asked = hold.yield_request.is_some();
+                let how = if asked { LeaseOutcome::Yielded } else { LeaseOutcome::Released };
+                self.ended(how, self.standing.now, None, None, released)
+            }
             Err(refused) => *refused,
         }
     }

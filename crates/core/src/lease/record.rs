@@ -131,7 +131,7 @@ worded! {
         Revoked = "revoked",
         /// It was held for its whole `max_age`.
         AgedOut = "aged out",
-        /// It was asked to yield, and its time ran out.
+        /// It was asked to yield: its holder gave it back, or its time ran out.
         Yielded = "yielded",
         /// It was granted to a waiter that had already gone, and was freed at once.
         Abandoned = "abandoned",
@@ -148,8 +148,22 @@ impl LeaseOutcome {
         match self {
             LeaseOutcome::Expired => "it expired: it was not renewed in time".to_owned(),
             LeaseOutcome::AgedOut => "it was held for its whole max age".to_owned(),
+            LeaseOutcome::Yielded if by.is_empty() => {
+                "it was given back when it was asked to yield".to_owned()
+            }
             LeaseOutcome::Yielded => format!("it was asked to yield{by}, and its time was up"),
             how => format!("it was {how}{by}{reason}"),
+        }
+    }
+}
+
+impl Ending {
+    /// Whether its holder gave it back. One that had to yield and let its time run out says who asked for that.
+    pub fn was_given_back(&self) -> bool {
+        match self.outcome {
+            LeaseOutcome::Released => true,
+            LeaseOutcome::Yielded => self.by.is_none(),
+            _ => false,
         }
     }
 }

@@ -81,6 +81,7 @@ stored_enum! {
         Checkpoint, Progress,
         #[serde(rename = "intent")] BeginEffect,
         #[serde(rename = "outcome")] RecordEffect,
+        Write,
     }
 }
 

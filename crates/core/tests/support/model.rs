@@ -23,6 +23,8 @@ pub(crate) struct HoldLife {
     yield_at: Option<(u64, i16)>,
     /// How and when it ended, once that was noted.
     end: Option<(LeaseOutcome, u64)>,
+    /// Its holder gave it back.
+    given_back: bool,
 }
 
 /// The whole story of one key.
@@ -186,6 +188,7 @@ impl LeaseModel {
             since_ms,
             deadline_ms,
             yield_at: None,
+            given_back: false,
             end: None,
         });
     }
@@ -227,14 +230,17 @@ impl LeaseModel {
         if self.is_alarm(token, reply) {
             return;
         }
-        let released = self.remembers(hash) == Some(ended(token, LeaseOutcome::Released));
+        let mut recent = self.recent_lives().iter();
+        let released = recent.any(|life| life.is(hash, token) && life.given_back);
         let live = self.live().is_some_and(|life| life.is(hash, token));
         if !live && !released {
             return self.must_be_stale(hash, token, reply);
         }
         assert_eq!(*reply, Ok(LeaseCommandResult::Released { token }));
         if live {
-            self.end(LeaseOutcome::Released);
+            let asked = self.newest().yield_at.is_some();
+            self.end(if asked { LeaseOutcome::Yielded } else { LeaseOutcome::Released });
+            self.newest().given_back = true;
         }
     }
 
@@ -243,15 +249,17 @@ impl LeaseModel {
         if self.held().is_some_and(|life| life.is(hash, token)) {
             self.note();
         }
-        let mut lives = self.recent_lives().iter();
-        let known = lives.find(|life| life.is(hash, token)).and_then(|life| life.end);
+        let life = self.recent_lives().iter().find(|life| life.is(hash, token));
+        let given_back = life.is_some_and(|life| life.given_back);
+        let known = life.and_then(|life| life.end);
         match reply {
             Err(Refusal::Lost { token: shown, outcome: how, by, reason, current_token: current }) => {
                 assert_eq!((*shown, *how), (token, known.map(|end| end.0)));
-                let by_somebody = matches!(
-                    how,
-                    Some(LeaseOutcome::Revoked | LeaseOutcome::Advanced | LeaseOutcome::Yielded)
-                );
+                let by_somebody = !given_back
+                    && matches!(
+                        how,
+                        Some(LeaseOutcome::Revoked | LeaseOutcome::Advanced | LeaseOutcome::Yielded)
+                    );
                 assert_eq!(
                     (by.is_some(), reason.is_some()),
                     (by_somebody, *how == Some(LeaseOutcome::Revoked))

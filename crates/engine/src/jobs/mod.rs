@@ -36,7 +36,7 @@ use fencehold_core::job::{
     JobCommand, JobCommandResult, JobDecision, JobId, JobRefusal, JobStanding, JobState, WeightedTurns,
     decide,
 };
-use fencehold_core::lease::DeadlineChange as Deadline;
+use fencehold_core::lease::{DeadlineChange as Deadline, LeaseOutcome};
 use fencehold_core::ledger::Effect;
 use fencehold_core::limits::TOKEN_MAX;
 use fencehold_core::{EventData, Key, Namespace, Token};
@@ -211,6 +211,22 @@ impl Step<'_> {
     fn find_slot(&mut self, space: u32, id: JobId) -> Option<&JobSlot> {
         let at = self.find_job(space, id).ok()?;
         self.job(at)
+    }
+
+    /// Whether a live claim of a job has this token; the newest token of the job, and how the attempt under this one ended.
+    pub(super) fn claim_under(
+        &mut self,
+        space: u32,
+        id: JobId,
+        token: Token,
+    ) -> (bool, (Token, Option<LeaseOutcome>)) {
+        let now_ms = self.now.store_ms;
+        let Some(slot) = self.find_slot(space, id) else { return (false, (Token::NONE, None)) };
+        let mut ended = slot.record.trail.iter().flat_map(|trail| &trail.attempts);
+        let outcome = ended
+            .rfind(|attempt| attempt.token == token)
+            .map(|attempt| attempt.outcome.how());
+        (slot.is_live(now_ms) && slot.record.token == token, (slot.record.token, outcome))
     }
 
     /// A job's body, also one that this batch has brought.

@@ -152,13 +152,10 @@ impl ModelRun {
             assert_eq!(released.key, self.hold(ask).key);
             released.token
         });
-        let released = self
-            .model
-            .recent_endings(ask)
-            .is_some_and(|ending| ending.how == LeaseOutcome::Released);
+        let released = self.model.recent_endings(ask).is_some_and(|ending| ending.given_back);
         if let Some(key) = self.model.live_on(ask) {
             assert_eq!(answer, Ok(self.hold(ask).token));
-            self.model.end(key, LeaseOutcome::Released);
+            self.model.give_back(key);
         } else if released {
             assert_eq!(answer, Ok(self.hold(ask).token), "the same release, the same answer");
         } else {

@@ -42,6 +42,8 @@ pub(crate) struct Ending {
     pub(crate) ask: usize,
     pub(crate) token: u64,
     pub(crate) how: LeaseOutcome,
+    /// Its holder gave it back.
+    pub(crate) given_back: bool,
 }
 
 pub(crate) struct WaitingRequest {
@@ -154,8 +156,17 @@ impl Model {
     pub(crate) fn end(&mut self, key: usize, how: LeaseOutcome) {
         let slot = &mut self.keys[key];
         let holder = slot.holder.take().expect("a hold to end");
-        slot.endings.push(Ending { ask: holder.ask, token: slot.counter, how });
+        slot.endings
+            .push(Ending { ask: holder.ask, token: slot.counter, how, given_back: false });
         slot.freed_at_ms = self.now_ms;
+    }
+
+    /// Its holder gives it back: because a contender asked for it, or of its own accord.
+    pub(crate) fn give_back(&mut self, key: usize) {
+        let holder = self.keys[key].holder.as_ref().expect("a hold to give back");
+        let asked = holder.notice.is_some();
+        self.end(key, if asked { LeaseOutcome::Yielded } else { LeaseOutcome::Released });
+        self.keys[key].endings.last_mut().expect("an ending").given_back = true;
     }
 
     /// A renewal of a live hold: a ttl, less what `max_age` and a notice take away, never less than there was.

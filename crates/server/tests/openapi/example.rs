@@ -107,6 +107,10 @@ pub(crate) fn of(operation: &str) -> Example {
         ),
         "get_lease" => get(lease_view),
         "list_leases" => get(json!({ "leases": [lease_view], "next_cursor": "7" })),
+        "report_blocked_write" => post(
+            json!({ "key": "reports/daily", "token": 33, "action": "write" }),
+            json!({ "recorded": true }),
+        ),
         "get_lease_stats" => get(json!({
             "begins_at": "2026-11-15T08:20:00.000Z", "complete": true, "released_count": 118, "expired_count": 2,
             "revoked_count": 1, "aged_out_count": 0, "yielded_count": 3, "abandoned_count": 0, "advanced_count": 0,

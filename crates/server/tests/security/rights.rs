@@ -85,6 +85,7 @@ fn allowed(name: &str, scope: Scope) -> bool {
         || match one {
             "acquire_lease" | "renew_lease" | "release_lease" => scope == Scope::LeaseWrite,
             "revoke_lease" => scope == Scope::LeaseRevoke,
+            "report_blocked_write" => matches!(scope, Scope::LeaseWrite | Scope::JobWork),
             "get_lease" | "list_leases" | "get_lease_stats" | "list_events" => scope == Scope::LeaseRead,
             "get_store_capabilities" | "get_store_status" => true,
             "enqueue_job" | "begin_operation" => scope == Scope::JobEnqueue,
@@ -355,11 +356,12 @@ fn every_act_of_force_is_in_the_audit_whether_it_was_done_or_denied() {
         });
     }
     // What else changes something is a holder's or an owner's own business: nothing is forced on anybody.
-    let own: Vec<&str> = "acquire_lease renew_lease renew_lease_batch release_lease release_lease_batch \
+    let own: Vec<&str> =
+        "acquire_lease renew_lease renew_lease_batch release_lease release_lease_batch report_blocked_write \
         enqueue_job enqueue_job_batch claim_jobs renew_attempt renew_attempt_batch report_attempt \
         report_attempt_batch write_effect write_effect_batch begin_operation"
-        .split_whitespace()
-        .collect();
+            .split_whitespace()
+            .collect();
     for spec in ALL.iter().filter(|spec| spec.method == Method::Post) {
         let forced = acts.contains(&spec.name);
         assert!(forced != own.contains(&spec.name), "{} is neither, or both", spec.name);

@@ -1,6 +1,6 @@
 -- What is counted of events: how many of each kind there ever were, and how the leases of a namespace ended, by the minute.
 --
--- Every event is counted once, and its writer does nothing for it. While it is in `event` or `job_event`, whoever asks counts it there; the
+-- Every event is counted once, and its writer does nothing for it. While it is in `event` or `job_event`, a caller that asks counts it there; the
 -- statement that takes it out (`events_remove`) adds it to `event_total` and `lease_ended_count`. So no count is a row that all writers
 -- wait for, and what was rolled back is never counted.
 
@@ -27,7 +27,7 @@ CREATE OR REPLACE FUNCTION job_event_kinds(e job_event) RETURNS TABLE (kind text
     SELECT CASE e.what WHEN 1 THEN 'job_enqueued' WHEN 2 THEN 'job_claimed'
             ELSE 'job_attempt_ended/completed' || CASE WHEN f.late THEN '_late' ELSE '' END END,
         CASE WHEN f.late THEN f.late_count ELSE cardinality(e.seqs) - f.late_count END
-    FROM (SELECT l.late, CASE WHEN e.what = 3 THEN cardinality(array_positions(e.flags, true)) ELSE 0 END::bigint AS late_count
+    FROM (SELECT l.late, CASE WHEN e.what = 3 THEN coalesce(cardinality(array_positions(e.flags, true)), 0) ELSE 0 END::bigint AS late_count
         FROM unnest(ARRAY[false, true]) AS l(late)) AS f
 $$;
 

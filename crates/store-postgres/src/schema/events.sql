@@ -173,7 +173,7 @@ BEGIN
 END $$;
 
 -- Events after a cursor, as far as they can be read now (`told`). What is missing up to `pass_to` is passed over by the next call.
-CREATE OR REPLACE FUNCTION events_read(of_namespace text, after_seq bigint, of_prefix text, most integer, pass_to bigint,
+CREATE OR REPLACE FUNCTION events_page(of_namespace text, after_seq bigint, of_prefix text, most integer, pass_to bigint,
     OUT events jsonb, OUT next bigint, OUT oldest bigint, OUT newest bigint, OUT told bigint, OUT at_ms bigint)
 LANGUAGE plpgsql VOLATILE SECURITY DEFINER SET search_path FROM CURRENT AS $$
 BEGIN
@@ -206,6 +206,22 @@ BEGIN
     END IF;
     -- Again, for some may have been removed before they were read.
     oldest := events_oldest(of_namespace);
+END $$;
+
+-- The same for programs before schema 32. They do not know that a write past a fence can be refused, which is shown as an effect to them, nor
+-- that a job can be ended by force.
+CREATE OR REPLACE FUNCTION events_read(of_namespace text, after_seq bigint, of_prefix text, most integer, pass_to bigint,
+    OUT events jsonb, OUT next bigint, OUT oldest bigint, OUT newest bigint, OUT told bigint, OUT at_ms bigint)
+LANGUAGE plpgsql VOLATILE SECURITY DEFINER SET search_path FROM CURRENT AS $$
+BEGIN
+    SELECT p.* INTO events, next, oldest, newest, told, at_ms FROM events_page(of_namespace, after_seq, of_prefix, most, pass_to) AS p;
+    SELECT coalesce(jsonb_agg(CASE
+            WHEN e.event #>> '{fact,stale_write_blocked,attempted}' = 'write'
+                THEN jsonb_set(e.event, '{fact,stale_write_blocked,attempted}', '"outcome"')
+            WHEN e.event->'fact' ? 'job_ended_by_force'
+                THEN jsonb_set(e.event, '{fact}', '{"row_set_aside": {"problem": "a newer program knows this event"}}')
+            ELSE e.event END ORDER BY e.nth), '[]')
+    INTO events FROM jsonb_array_elements(events) WITH ORDINALITY AS e(event, nth);
 END $$;
 
 -- Takes events out of `event` and `job_event` that are not among the newest. Where all namespaces together have more than

@@ -57,7 +57,8 @@ BEGIN
     END IF;
     IF NOT EXISTS (SELECT FROM lease_hold h WHERE h.key_id = k.id) THEN
         SELECT * INTO last FROM lease_ending e WHERE e.key_id = k.id AND e.token = shown;
-        IF last.how IS NULL OR last.how NOT IN ('expired', 'aged_out', 'yielded') THEN
+        -- One that had to yield and let its time run out says who asked for that; one that was given back does not.
+        IF last.how IS NULL OR last.how NOT IN ('expired', 'aged_out', 'yielded') OR last.how = 'yielded' AND last.ended_by IS NULL THEN
             RAISE EXCEPTION USING ERRCODE = 'FH002',
                 MESSAGE = format('%s: the lease under token %s has ended: it was %s', fence.key, shown,
                     coalesce(replace(last.how, '_', ' '), 'forgotten')),

@@ -69,7 +69,7 @@ BEGIN
         k := lease_lock_key(of_namespace, of_keys[nth], false);
         h := lease_lock_hold(k.id, now);
         IF attempted = 'release' AND (
-            SELECT token = of_tokens[nth] AND how = 'released' FROM lease_ending
+            SELECT token = of_tokens[nth] AND (how = 'released' OR how = 'yielded' AND ended_by IS NULL) FROM lease_ending
             WHERE key_id = k.id AND hash = of_hashes[nth] ORDER BY token DESC LIMIT 1) THEN
             -- The same request again: the same answer.
             refusal := NULL;
@@ -77,7 +77,10 @@ BEGIN
         ELSE
             refusal := lease_stale(k, h, of_hashes[nth], of_tokens[nth], attempted, now);
             IF refusal IS NULL AND attempted = 'release' THEN
-                PERFORM lease_end(k, h, 'released', now, NULL, NULL, now);
+                PERFORM lease_refresh_notice(k.id, now);
+                h := lease_lock_hold(k.id, now);
+                -- Given back because a contender asked for it: that is no end of its own accord.
+                PERFORM lease_end(k, h, CASE WHEN h.notice_contender IS NULL THEN 'released' ELSE 'yielded' END, now, NULL, NULL, now);
                 said := to_jsonb(of_tokens[nth]);
             ELSIF refusal IS NULL THEN
                 PERFORM lease_refresh_notice(k.id, now);

@@ -1,6 +1,8 @@
 //! Fences in users' own transactions.
 
-use fencehold_contract::{AcquireLeaseRequest, ListLeasesRequest};
+use fencehold_contract::{AcquireLeaseRequest, BlockedWrite, ListEventsRequest, ListLeasesRequest};
+use fencehold_core::lease::LeaseOutcome;
+use fencehold_core::{BlockedAction, EventData};
 use fencehold_test_servers::calls::{
     OneByOne as _, call, held_by, key, lease_request, revoke_key, unavailable,
 };
@@ -193,4 +195,66 @@ fn a_lease_that_has_run_out_under_a_fence_is_shown_as_held() {
     user.value("COMMIT");
     assert_eq!(shown(), None);
     assert_eq!(listed(), 0);
+}
+
+/// The variants that answer go on with the transaction, and what they refuse is in the events once it commits.
+#[test]
+fn a_refusal_that_is_answered_is_recorded_with_the_transaction() {
+    let (test_store, _, [user]) = with_sessions();
+    let (store, schema) = (test_store.store(), test_store.schema);
+    let a = store.take(lease_request("k", 1, "A"));
+    let fence = |token: u64| format!("SELECT {schema}.try_fence('k', {token})");
+    assert_eq!(user.value(&fence(1)), "t", "it is the holder's");
+    test_store.pass(30_000);
+    let b = store.take(lease_request("k", 2, "B"));
+    let blocked = || {
+        let request = ListEventsRequest { limit: 100, ..ListEventsRequest::default() };
+        let events = block_on(store.list_events(&call(), request)).unwrap().events;
+        let blocked = events.into_iter().filter_map(|event| match event.data {
+            EventData::StaleWriteBlocked { token, current_token, action, outcome } => {
+                Some((token, current_token, action, outcome))
+            }
+            _ => None,
+        });
+        blocked.collect::<Vec<_>>()
+    };
+    user.value("BEGIN");
+    assert_eq!(user.value(&fence(1)), "f");
+    assert_eq!(user.value("SELECT 1"), "1", "the transaction goes on");
+    user.value("ROLLBACK");
+    assert!(blocked().is_empty(), "what was rolled back has not happened");
+    user.value("BEGIN");
+    assert_eq!(user.value(&fence(1)), "f");
+    user.value("COMMIT");
+    let late = (a.token, b.token, BlockedAction::Write, Some(LeaseOutcome::Expired));
+    assert_eq!(blocked(), [late]);
+    // Of a live holder nothing is recorded.
+    let report = |token| BlockedWrite { key: key("k"), token, action: BlockedAction::Write };
+    let reported = |token| block_on(store.report_blocked_write(&call(), report(token))).unwrap().recorded;
+    assert!(!reported(b.token));
+    assert!(reported(a.token));
+    assert_eq!(blocked(), [late, late]);
+    // A program before schema 32 does not know the word.
+    let read = format!(
+        "SELECT (events_read).events::text FROM (SELECT {schema}.events_read('default', 0, NULL, 100, 0)) AS r"
+    );
+    let seen = user.value(&read);
+    assert!(
+        seen.contains(r#""attempted": "outcome""#) && !seen.contains(r#""attempted": "write""#),
+        "{seen}"
+    );
+}
+
+/// R41: what is given back because a contender asked for it is over for a fence, although it has yielded.
+#[test]
+fn a_lease_that_was_given_back_when_asked_to_yield_does_not_pass() {
+    let (test_store, calls, [user]) = with_sessions();
+    let (store, schema) = (test_store.store(), test_store.schema);
+    let a = store.take(lease_request("k", 1, "A"));
+    store.release_one(&a).unwrap();
+    let yielded = format!("UPDATE {schema}.lease_ending SET how = 'yielded', ended_by = ");
+    user.value(&format!("{yielded} NULL"));
+    assert_eq!(user.refusal(&calls.fence("k", a.token.get())).0, "FH002");
+    user.value(&format!("{yielded} 'urgent'"));
+    user.value(&calls.fence("k", a.token.get()));
 }

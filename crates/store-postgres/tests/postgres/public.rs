@@ -40,7 +40,7 @@ const VIEWS: [(&str, &str); 6] = [
     ),
 ];
 
-const FUNCTIONS: [(&str, &str, &str); 9] = [
+const FUNCTIONS: [(&str, &str, &str); 12] = [
     ("complete_job", "job_id uuid, hold_id text, token bigint, result jsonb DEFAULT NULL::jsonb", "void"),
     (
         "enqueue_job",
@@ -64,6 +64,13 @@ const FUNCTIONS: [(&str, &str, &str); 9] = [
     ),
     ("raise_mark", "resource text, token bigint, namespace text DEFAULT 'default'::text", "void"),
     ("record_effect", "job_id uuid, hold_id text, token bigint, effect text, value jsonb", "jsonb"),
+    (
+        "try_complete_job",
+        "job_id uuid, hold_id text, token bigint, result jsonb DEFAULT NULL::jsonb",
+        "boolean",
+    ),
+    ("try_fence", "key text, token bigint, namespace text DEFAULT 'default'::text", "boolean"),
+    ("try_record_effect", "job_id uuid, hold_id text, token bigint, effect text, value jsonb", "jsonb"),
 ];
 
 /// A row of one column of JSON each.

@@ -56,6 +56,10 @@ fn lines(stats: &LeaseStats) -> Vec<(&'static str, String)> {
         ("abandoned", stats.abandoned_count),
         ("advanced", stats.advanced_count),
     ];
-    lines.extend(rare.into_iter().filter(|(_, count)| *count > 0).map(|(how, count)| (how, share(count))));
+    lines.extend(
+        rare.into_iter()
+            .filter(|(_, count)| *count > 0)
+            .map(|(how, count)| (how, share(count))),
+    );
     lines
 }

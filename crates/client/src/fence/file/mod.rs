@@ -111,7 +111,10 @@ impl FencedFile {
     /// thing under a new lease: a fence knows only what it was shown.
     pub async fn raise(&self, pass: impl Into<KeyToken>) -> Result<(), FenceError> {
         let pass = checked(pass.into())?;
-        self.ask(|answer| FileRequest::Raise { pass, answer }).await
+        let shown = pass.clone();
+        shown
+            .recorded(self.ask(|answer| FileRequest::Raise { pass, answer }).await)
+            .await
     }
 
     /// Adds bytes to the end of the file, once for this idempotency key under the pass's key. The first one stands: what
@@ -131,7 +134,10 @@ impl FencedFile {
             let problem = format!("has {} bytes; the limit is {APPEND_BYTES_MAX}", bytes.len());
             return Err(BadInput::new("append", problem).into());
         }
-        self.ask(|answer| FileRequest::Append { pass, made, bytes, answer }).await
+        let shown = pass.clone();
+        shown
+            .recorded(self.ask(|answer| FileRequest::Append { pass, made, bytes, answer }).await)
+            .await
     }
 
     /// Puts another content in the place of the file, whole or not at all. Readers see the old one or the new one. The
@@ -143,7 +149,10 @@ impl FencedFile {
     ) -> Result<(), FenceError> {
         let pass = checked(pass.into())?;
         let content = content.into();
-        self.ask(|answer| FileRequest::Replace { pass, content, answer }).await
+        let shown = pass.clone();
+        shown
+            .recorded(self.ask(|answer| FileRequest::Replace { pass, content, answer }).await)
+            .await
     }
 
     /// How high the fence stands for a key. `None`: it was never shown a token for it.

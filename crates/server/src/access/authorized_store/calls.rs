@@ -55,6 +55,7 @@ impl AuthorizedStore {
             }
             StoreRequest::Renew(holds) => act(OperationKind::Renew).of(holds.len()).renewing(),
             StoreRequest::Release(holds) => act(OperationKind::Release).of(holds.len()),
+            StoreRequest::ReportBlockedWrite(_) => act(OperationKind::Report),
             StoreRequest::Events(request) => act(OperationKind::Look).waiting(request.wait_ms),
             StoreRequest::Quota(request) if request.quota.is_none() => act(OperationKind::Look).everywhere(),
             StoreRequest::Quota(_) | StoreRequest::Advance { .. } | StoreRequest::Reopen { .. } => {
@@ -146,7 +147,7 @@ impl AuthorizedStore {
                 metrics.dedup_hits.add(existed as u64);
             }
             Ok(StoreResponse::Job(JobResponse::BegunOperation(Ok(begun))))
-                if !matches!(begun.status, OperationStatus::Started { .. }) =>
+                if !matches!(begun.operation, OperationStatus::Started { .. }) =>
             {
                 metrics.operation_hits.add_one();
             }
@@ -154,7 +155,9 @@ impl AuthorizedStore {
                 let is_hit = |(result, begins): &(&Result<LedgerResponse, JobRefusal>, &bool)| {
                     **begins && matches!(result, Ok(LedgerResponse::Recorded { .. }))
                 };
-                metrics.effect_hits.add(results.iter().zip(begins).filter(is_hit).count() as u64);
+                metrics
+                    .effect_hits
+                    .add(results.iter().zip(begins).filter(is_hit).count() as u64);
             }
             _ => {}
         }

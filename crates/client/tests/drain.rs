@@ -13,7 +13,7 @@ use crate::gated_store::{
 
 type Handling = Pin<Box<dyn Future<Output = Result<&'static str, JobError>> + Send>>;
 
-/// A handler that waits for a signal, beginnings of which are told, and the signal.
+/// A handler that waits for a signal, what says that it has begun, and the signal.
 fn waiting() -> (impl Fn(Job, ()) -> Handling, mpsc::UnboundedReceiver<()>, oneshot::Sender<()>) {
     let (begun, beginnings) = mpsc::unbounded_channel();
     let (go, gone) = oneshot::channel();

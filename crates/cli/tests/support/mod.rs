@@ -401,7 +401,7 @@ pub fn serve_with(mut command: Command) -> (RunningProcess, String) {
     (RunningProcess::adopt(child), address)
 }
 
-/// What a server sends to whoever looks at a page.
+/// What a server sends to a reader of a page.
 pub fn get_page(address: &str, path: &str) -> String {
     let mut stream = TcpStream::connect(address).unwrap();
     write!(stream, "GET {path} HTTP/1.0\r\nhost: {address}\r\n\r\n").unwrap();

@@ -67,10 +67,10 @@ impl TtlAdvice {
         TtlAdvice::of(all_ms(work), all_ms(round_trips), ms(min_ttl))
     }
 
-    fn of(work_ms: Vec<u64>, trips_ms: Vec<u64>, ttl_ms_min: u64) -> Option<Self> {
+    fn of(work_ms: Vec<u64>, round_trips_ms: Vec<u64>, ttl_ms_min: u64) -> Option<Self> {
         let samples = work_ms.len();
         let work_ms = p99(work_ms)?;
-        let trip_ms = p99(trips_ms).unwrap_or(0);
+        let trip_ms = p99(round_trips_ms).unwrap_or(0);
         let both_ms = work_ms.saturating_add(trip_ms);
         let margin_ms = (both_ms / 4).max(MARGIN_MS_MIN);
         let ttl_ms = both_ms.saturating_add(margin_ms).clamp(ttl_ms_min, TTL_MS_MAX);

@@ -48,7 +48,11 @@ impl Need for StoreFeature {
                 let answer = g.drive(g.test_store.other().quota(&g.call, request));
                 (None, !is_unsupported(answer), "it limits no namespace")
             }
-            Counts => (None, g.counted().is_some(), "another process counts"),
+            Counts => {
+                let before = g.counted();
+                g.churn("counted", 1);
+                (None, g.counted() != before, "another process counts")
+            }
             OpensEarly => (None, !is_unsupported(g.open_now()), "it cannot be opened before its time"),
         };
         let earlier = earlier.and_then(|feature| feature.lacking(g));

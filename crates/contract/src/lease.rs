@@ -612,6 +612,7 @@ wire! {
         /// The key; of a job `job/ID`.
         pub key: Key,
         /// The token that was shown.
+        #[schemars(range(min = 1, max = fencehold_core::limits::TOKEN_MAX))]
         pub token: Token,
         /// What was tried.
         pub action: BlockedAction,

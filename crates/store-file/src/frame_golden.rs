@@ -337,6 +337,20 @@ fn job_asks() -> Vec<JobRequest> {
     ]
 }
 
+fn endings() -> LeaseStats {
+    LeaseStats {
+        begins_at_ms: 1,
+        complete: true,
+        released_count: 2,
+        expired_count: 3,
+        revoked_count: 4,
+        aged_out_count: 5,
+        yielded_count: 6,
+        abandoned_count: 7,
+        advanced_count: 8,
+    }
+}
+
 fn lease_answers() -> Vec<StoreResponse> {
     let renewal = LeaseRenewal { token: Token::new(33), remaining_ms: 30_000, yield_request: Some(notice()) };
     let lost = Refusal::Lost {
@@ -396,17 +410,6 @@ fn lease_answers() -> Vec<StoreResponse> {
         closed_for_ms: 8,
         counts_hidden: true,
     };
-    let stats = LeaseStats {
-        begins_at_ms: 1,
-        complete: true,
-        released_count: 2,
-        expired_count: 3,
-        revoked_count: 4,
-        aged_out_count: 5,
-        yielded_count: 6,
-        abandoned_count: 7,
-        advanced_count: 8,
-    };
     let closed = ClosedNamespace { namespace: Namespace::default(), closed_for_ms: 9 };
     let used = QuotaUsage { queue_count: 1, key_count: 2, job_count: 3, payload_bytes: 4, schedule_count: 5 };
     vec![
@@ -438,7 +441,7 @@ fn lease_answers() -> Vec<StoreResponse> {
         StoreResponse::KeepsFinished,
         StoreResponse::Reopened(()),
         StoreResponse::Quota(QuotaView { quota: Quota::USUAL, usage: used }),
-        StoreResponse::Stats(stats),
+        StoreResponse::Stats(endings()),
         StoreResponse::BlockedWriteRecorded(RecordedBlockedWrite { recorded: true }),
     ]
 }

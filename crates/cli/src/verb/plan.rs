@@ -140,6 +140,7 @@ struct Plan {
 }
 
 impl Args {
+    #[expect(clippy::unused_async, reason = "every verb is called alike")]
     pub(crate) async fn run(self, context: &Context) -> VerbResult {
         context.output.refuse_env()?;
         let named = context.store_named().map_or(Some(StoreKind::File), StoreKind::named);

@@ -60,8 +60,8 @@ fn an_operation_in_doubt_is_listed_explained_and_settled() {
                 .arg(format!("http://{address}/v1/operations/begin"));
             said(&mut curl).json()["operation"].clone()
         };
-        let begun = begin(1);
-        let id = begun["job"]["id"].as_str().unwrap_or_else(|| panic!("{begun}")).to_owned();
+        let first = begin(1);
+        let id = first["job"]["id"].as_str().unwrap_or_else(|| panic!("{first}")).to_owned();
         let listed = || dir.json("effect ls")["effects"].clone();
         eventually("a dead holder that is noticed", || listed() != json!([]));
         assert_eq!(listed()[0]["effect"], "operation", "{}", listed());

@@ -257,13 +257,11 @@ pub(crate) struct FailArgs {
 impl FailArgs {
     pub(crate) async fn run(self, context: &Context) -> VerbResult {
         let FailArgs { attempt, error, retry_in: retry_in_ms, permanent, force } = self;
-        match force.reason() {
-            Some(reason) => force.change(context, attempt.job, JobAction::Fail { reason }, "failed").await,
-            None => {
-                let error = error.unwrap_or_default();
-                attempt.report(context, Report::Fail { error, retry_in_ms, permanent }).await
-            }
+        if let Some(reason) = force.reason() {
+            return force.change(context, attempt.job, JobAction::Fail { reason }, "failed").await;
         }
+        let error = error.unwrap_or_default();
+        attempt.report(context, Report::Fail { error, retry_in_ms, permanent }).await
     }
 }
 

@@ -407,7 +407,6 @@ impl AuditedJob {
                 self.ended = Some(*state);
                 Ok(())
             }
-            (JobAction::Complete { .. } | JobAction::Fail { .. }, Err(_)) => Ok(()),
             (JobAction::Retry, Ok(JobState::Queued)) => {
                 if let Some(live) = self.live(now_ms) {
                     return Err(format!("P1: a job was started over under the live token {}", live.token));
@@ -424,7 +423,7 @@ impl AuditedJob {
                 self.moment = None;
                 Ok(())
             }
-            (JobAction::Retry, Err(_)) => Ok(()),
+            (JobAction::Retry | JobAction::Complete { .. } | JobAction::Fail { .. }, Err(_)) => Ok(()),
             (action, outcome) => Err(format!("{action:?} came to {outcome:?}")),
         }
     }

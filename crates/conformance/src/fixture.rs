@@ -318,8 +318,8 @@ impl Fixture {
             .expect("endings that can be counted")
     }
 
-    /// What is counted of granted, released, expired and stale leases, by the handle that knows most of it.
-    pub(super) fn counted(&self) -> Option<[u64; 4]> {
+    /// What each handle counts of granted, released, expired and stale leases.
+    pub(super) fn counted(&self) -> Vec<[u64; 4]> {
         let handles = [self.test_store.store(), self.test_store.other()];
         let counted = handles.iter().filter_map(|store| {
             self.drive(store.refresh_metrics(&self.call)).expect("counts that can be read");
@@ -332,7 +332,7 @@ impl Fixture {
                 facts.stale_writes_blocked.get(),
             ])
         });
-        counted.max()
+        counted.collect()
     }
 
     pub(super) fn view(&self, key_name: &str) -> Option<LeaseView> {

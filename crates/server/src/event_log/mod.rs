@@ -1,7 +1,7 @@
 //! The event log: every event and every act of force, appended to files that outlive the store's own history.
 //!
 //! Nouns: a *stream* is the events of one namespace, or the audit of the access file; its *cursor* is the number of the last
-//! line that was written of it. The files alone say what was written ([`files`]): a batch is synced before its cursor
+//! line that was written of it. The files alone say what was written (`files`): a batch is synced before its cursor
 //! counts, and a server that starts reads its cursors from the newest file. So it goes on without a gap and without a
 //! repetition, whenever the one before it was killed. What the store does not keep any more is a line of type `gap`.
 //!

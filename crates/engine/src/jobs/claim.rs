@@ -132,7 +132,7 @@ impl Step<'_> {
     pub(crate) fn abandon_jobs(&mut self, given: Vec<(u32, AttemptProof)>) {
         for (at, by) in given {
             let space = self.job(at).map(|slot| self.jobs.queues.at(slot.queue).space);
-            let _ = self.apply_to_job(at, &JobCommand::Abandon(by));
+            self.abandon(at, by);
             // No caller has seen them: should the same claim come back after all, it is as good as new.
             if let Some(space) = space {
                 self.jobs.past.forget(&(space, *by.hash.as_bytes()));

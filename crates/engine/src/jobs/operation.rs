@@ -4,8 +4,8 @@ use fencehold_contract::StoreError;
 use fencehold_contract::job::{BeginOperationRequest, BegunOperation, NewJob, OperationStatus, Unique};
 use fencehold_contract::operation::JobResponse;
 use fencehold_core::job::{
-    AttemptProof, Due, EffectName, ForcedState, JobCommand, JobId, JobKind, JobRecord, JobRefusal, JobState,
-    QueueName,
+    AttemptProof, Due, EffectName, ForcedState, JobCommand, JobCommandResult, JobId, JobKind, JobRecord,
+    JobRefusal, JobState, QueueName,
 };
 use fencehold_core::ledger::{Effect, EffectStart, InDoubtPolicy, begin};
 use fencehold_core::{BadInput, Owner, Reason, Token};
@@ -157,6 +157,13 @@ impl Step<'_> {
     pub(super) fn withdraw_operation(&mut self, at: u32) {
         if self.intended_operation(at).is_some() {
             self.forget_effect(at, EffectName::operation());
+        }
+    }
+
+    /// Takes a job back from a caller that had gone before it learned of it. Nothing was done for it, so an operation is not in doubt.
+    pub(super) fn abandon(&mut self, at: u32, by: AttemptProof) {
+        if let Ok(JobCommandResult::Reported(_)) = self.apply_to_job(at, &JobCommand::Abandon(by)) {
+            self.withdraw_operation(at);
         }
     }
 

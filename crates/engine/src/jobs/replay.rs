@@ -182,7 +182,9 @@ impl Replay {
     /// Gives jobs back that were handed to a caller that had gone.
     pub fn abandon(&mut self, given: &[(JobId, AttemptProof)]) {
         for (id, by) in given {
-            self.apply(*id, &JobCommand::Abandon(*by));
+            if let Some(at) = self.engine.jobs.table.find(*id) {
+                self.step(|step| step.abandon(at, *by));
+            }
         }
     }
 

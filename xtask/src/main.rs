@@ -26,10 +26,10 @@ mod workspace;
 use std::process::ExitCode;
 
 use stage::{
-    ALIKE, API, BUGS, CHAOS, CLIPPY, CLOCKS, CRATES, DENY, DOCS, DOCTESTS, EDITS, ETCD_FAULTS, EXAMPLES,
-    FAULTS, FEATURES, FORMAT, LINES, LONG, PACKAGE, PEERS, PEERS_HTTP, PEERS_POSTGRES, POSTGRES, PROGRAMS,
-    PROOF, PROOF_LARGE, RACES, REQUESTS, RUSTDOC, SAME_SECOND, SECURITY, SERVERS, SHIPPED, STORED, Stage,
-    TESTS, TESTS_QUICK, TYPES, UPGRADE, WORDS,
+    ALIKE, API, BUGS, CHAOS, CLIPPY, CLOCKS, CRATES, DENY, DIST, DIST_DEV, DOCS, DOCTESTS, EDITS,
+    ETCD_FAULTS, EXAMPLES, FAULTS, FEATURES, FORMAT, LINES, LONG, PACKAGE, PEERS, PEERS_HTTP, PEERS_POSTGRES,
+    POSTGRES, PROGRAMS, PROOF, PROOF_LARGE, RACES, REQUESTS, RUSTDOC, SAME_SECOND, SECURITY, SERVERS,
+    SHIPPED, STORED, Stage, TESTS, TESTS_QUICK, TYPES, UPGRADE, WORDS,
 };
 
 struct Command {
@@ -95,15 +95,28 @@ const COMMANDS: &[Command] = &[
         stages: &[SERVERS, SECURITY],
     },
     Command { name: "lines", about: "how many lines of code there are, by crate", stages: &[LINES] },
+    Command {
+        name: "dist",
+        about: "packages for people to install, into dist/, each tried on a clean Debian",
+        stages: &[DIST],
+    },
+    Command {
+        name: "dist --dev",
+        about: "the same with the binary that tests use: larger, and for this machine",
+        stages: &[DIST_DEV],
+    },
     Command { name: "deny", about: "bans, licences and sources of dependencies", stages: &[DENY] },
 ];
 
 fn main() -> ExitCode {
     let args: Vec<String> = std::env::args().skip(1).collect();
-    let (name, wanted) = match args.split_first() {
-        None => ("help", &[][..]),
-        Some((name, wanted)) => (name.as_str(), wanted),
-    };
+    // A command with an option has a line of its own in the list.
+    let (words, wanted) = args.split_at(match args.get(1) {
+        Some(option) if option.starts_with("--") => 2,
+        _ => args.len().min(1),
+    });
+    let name = if words.is_empty() { "help".to_owned() } else { words.join(" ") };
+    let name = name.as_str();
     if matches!(name, "help" | "-h" | "--help") {
         print!("{}", help());
         return ExitCode::SUCCESS;

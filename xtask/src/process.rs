@@ -54,10 +54,13 @@ pub(crate) fn need_subcommand(subcommand: &str, how_to_install: &str) -> Result<
     Err(format!("`cargo {subcommand}` is not installed; install it with `{how_to_install}`"))
 }
 
-/// As a person would type it: variables first, programs without their folder.
+/// As a person would type it: variables first (but for a long PATH), programs without their folder.
 fn shown(command: &Command) -> String {
     let variable = |(name, value): (&OsStr, Option<&OsStr>)| {
         let value = value?.to_string_lossy().into_owned();
+        if name == "PATH" {
+            return None;
+        }
         Some(format!("{}={}", name.to_string_lossy(), quoted(value)))
     };
     let mut words: Vec<String> = command.get_envs().filter_map(variable).collect();

@@ -21,12 +21,14 @@ use crate::support::{TestDirectory, code, path_with_fencehold, until};
 const NOT_RUN: &[(&str, &str)] = &[
     ("bugs_found.md", "history"),
     ("http.md", "ids and access tokens of the reader's own"),
+    ("install.md", "packages, users and units of a machine: `cargo xtask dist` tries them"),
     ("operations.md", "addresses, certificates and folders of a machine"),
     ("postgres.md", "a database"),
     ("races.md", "races, which have tests of their own"),
     ("security.md", "users and roles of a machine"),
     ("stores.md", "buckets, clusters and databases"),
     ("testing.md", "hours"),
+    ("upgrading.md", "two versions, and a database"),
 ];
 
 /// Verbs that run until they are ended.

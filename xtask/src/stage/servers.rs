@@ -72,6 +72,20 @@ fn forget_clocks() {
     }
 }
 
+/// A Debian of its own with these packages, as an archive.
+pub(super) fn debian_root(packages: &[&str]) -> Result<PathBuf, String> {
+    let folder = place("debian-root")?;
+    once(&folder, packages, bootstrap)?;
+    Ok(folder.join("root.tar"))
+}
+
+/// Packages from PyPI, in a folder of their own.
+pub(super) fn from_pypi(folder: &str, packages: &[&str]) -> Result<PathBuf, String> {
+    let folder = place(folder)?;
+    once(&folder, packages, install_python)?;
+    Ok(folder)
+}
+
 /// Packages from npm, in a folder of their own.
 pub(super) fn from_npm(folder: &str, packages: &[&str]) -> Result<PathBuf, String> {
     let folder = place(folder)?;
@@ -115,6 +129,24 @@ fn unpack(folder: &Path, packages: &[&str]) -> Result<(), String> {
         let _ = fs::remove_file(package);
     }
     Ok(())
+}
+
+/// From where this machine has its own packages.
+fn bootstrap(folder: &Path, packages: &[&str]) -> Result<(), String> {
+    install::ensure(&["mmdebstrap"])?;
+    let sources = ["/etc/apt/sources.list.d/debian.sources", "/etc/apt/sources.list"];
+    let sources = sources.into_iter().find(|path| Path::new(path).is_file());
+    let sources = sources.ok_or("this system has no list of Debian's packages")?;
+    let system = fs::read_to_string("/etc/os-release").unwrap_or_default();
+    let suite = system.lines().find_map(|line| line.strip_prefix("VERSION_CODENAME="));
+    let suite = suite.ok_or("/etc/os-release does not name the release of Debian")?;
+    let include = format!("--include={}", packages.join(","));
+    let mut bootstrap = Command::new("mmdebstrap");
+    bootstrap
+        .args(["--quiet", "--variant=minbase", &include, suite])
+        .arg(folder.join("root.tar"))
+        .arg(sources);
+    process::run(&mut bootstrap)
 }
 
 fn install_python(folder: &Path, packages: &[&str]) -> Result<(), String> {

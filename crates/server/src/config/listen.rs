@@ -1,9 +1,9 @@
 //! Where a server listens: a name or an address, with a port.
 
 use std::collections::HashSet;
-use std::fmt;
-use std::net::{SocketAddr, ToSocketAddrs as _};
+use std::net::{Ipv4Addr, SocketAddr, ToSocketAddrs as _};
 use std::str::FromStr;
+use std::{fmt, io};
 
 use serde::{Deserialize, Deserializer, de};
 
@@ -16,16 +16,24 @@ pub struct ListenAddress(String);
 impl ListenAddress {
     /// Every address that it stands for. A name is looked up, so this can block.
     pub fn resolve(&self) -> Result<ListenAddresses, ConfigError> {
-        let fault = |problem| ConfigError { origin: "the configuration".to_owned(), problem };
+        let found = self.resolve_by(|name| Ok(name.to_socket_addrs()?.collect()));
+        found.map_err(|problem| ConfigError { origin: "the configuration".to_owned(), problem })
+    }
+
+    fn resolve_by(
+        &self,
+        look_up: impl Fn(&str) -> io::Result<Vec<SocketAddr>>,
+    ) -> Result<ListenAddresses, String> {
         let found = match self.0.parse() {
             Ok(address) => vec![address],
-            Err(_) => self
-                .0
-                .to_socket_addrs()
-                .map_err(|error| fault(format!("listen: {self} cannot be resolved: {error}")))?
-                .collect(),
+            Err(_) => match (look_up(&self.0), self.0.strip_prefix("localhost:").map(str::parse)) {
+                (Ok(found), _) => found,
+                // The smallest systems have neither /etc/hosts nor a name server; what this name means is known all the same.
+                (Err(_), Some(Ok(port))) => vec![SocketAddr::from((Ipv4Addr::LOCALHOST, port))],
+                (Err(error), _) => return Err(format!("listen: {self} cannot be resolved: {error}")),
+            },
         };
-        ListenAddresses::new(self, found).map_err(fault)
+        ListenAddresses::new(self, found)
     }
 }
 
@@ -136,5 +144,15 @@ mod tests {
         let address: ListenAddress = "0.0.0.0:7117".parse().unwrap();
         assert_eq!(address.resolve().unwrap(), found(&["0.0.0.0:7117"]).unwrap());
         assert!(ListenAddress::default().resolve().unwrap().are_loopback());
+    }
+
+    #[test]
+    fn localhost_needs_no_name_server_and_other_names_do() {
+        let nobody_answers = |_: &str| Err(io::Error::other("no name server"));
+        let local = ListenAddress::default().resolve_by(nobody_answers).unwrap();
+        assert_eq!(local, found(&["127.0.0.1:7117"]).unwrap());
+        let other: ListenAddress = "leases.internal:7117".parse().unwrap();
+        let why = other.resolve_by(nobody_answers).unwrap_err();
+        assert_eq!(why, "listen: leases.internal:7117 cannot be resolved: no name server");
     }
 }

@@ -159,6 +159,7 @@ impl Observer {
         let request = ListEventsRequest {
             cursor: Some(after),
             prefix: Some(self.key.as_str().to_owned()),
+            task_prefix: None,
             limit: EVENTS,
             wait_ms: LISTEN_MS,
         };

@@ -159,8 +159,12 @@ impl KillFixture {
     /// The next thing that the store tells and that is of interest.
     async fn next<T>(&mut self, interest: impl Fn(&Event) -> Option<T>) -> T {
         loop {
-            let request =
-                ListEventsRequest { cursor: Some(self.seen), prefix: None, limit: 1, wait_ms: 60_000 };
+            let request = ListEventsRequest {
+                cursor: Some(self.seen),
+                limit: 1,
+                wait_ms: 60_000,
+                ..Default::default()
+            };
             let page = self.fh.store().list_events(&self.fh.call(), request).await.unwrap();
             assert!(!page.events.is_empty(), "the store has nothing more to tell");
             self.seen = page.next_cursor;

@@ -571,6 +571,37 @@ pub(super) fn owner(name: &str) -> Owner {
     Owner::new(name).expect("an owner")
 }
 
+/// Tasks that `run-42`, `100%` or `a_b` cover, and others whose names are like theirs.
+pub(super) const TASKS: [&str; 14] = [
+    "run-42",
+    "run-42/a",
+    "run-42/a/b",
+    "run-4",
+    "run-4/2",
+    "run-420",
+    "run-420/a",
+    "x/run-42",
+    "100%",
+    "100%/a",
+    "1000/a",
+    "a_b",
+    "a_b/c",
+    "axb/c",
+];
+/// Which of them each covers.
+pub(super) const COVERED: [(&str, &[&str]); 5] = [
+    ("run-42/", &["run-42/a", "run-42/a/b"]),
+    ("run-42", &["run-42", "run-42/a", "run-42/a/b"]),
+    ("100%", &["100%", "100%/a"]),
+    ("a_b", &["a_b", "a_b/c"]),
+    ("run", &[]),
+];
+
+/// The key that is held for a task: it does not begin like its task.
+pub(super) fn key_for(task: &str) -> String {
+    format!("for {task}")
+}
+
 pub(super) fn task(name: &str) -> Task {
     Task::new(name).expect("a task")
 }

@@ -312,6 +312,8 @@ pub enum RevokeTarget {
     Owner(Owner),
     /// All whose key starts with this text.
     Prefix(String),
+    /// All that serve a task or one below it: see [`Task::covers`].
+    TaskPrefix(Task),
 }
 
 wire! {
@@ -417,6 +419,8 @@ wire! {
         pub owner: Option<Owner> = None,
         /// Only holds that serve this task.
         pub task: Option<Task> = None,
+        /// Only holds that serve this task or one below it: `run-42` covers `run-42/a`, and not `run-420`.
+        pub task_prefix: Option<Task> = None,
         /// Free keys too.
         #[serde(default)]
         pub include_free: bool,
@@ -447,6 +451,9 @@ wire! {
         pub cursor: Option<u64> = None,
         /// Only of keys that start with this text; a job's is `job/ID`.
         pub prefix: Option<String> = None,
+        /// Only those that name this task or one below it: `run-42` covers `run-42/a`, and not `run-420`. Leases that are acquired or
+        /// end name the holder's task, requests to yield the contender's; other events name none.
+        pub task_prefix: Option<Task> = None,
         /// At most this many.
         #[serde(default = "page")]
         #[schemars(range(min = 1, max = fencehold_core::limits::PAGE_MAX))]

@@ -29,6 +29,7 @@ pub fn is_meant(target: &RevokeTarget, key: &Key, hold: &Hold) -> bool {
         RevokeTarget::Task(task) => hold.task.as_ref() == Some(task),
         RevokeTarget::Owner(owner) => hold.owner == *owner,
         RevokeTarget::Prefix(prefix) => key.as_str().starts_with(prefix.as_str()),
+        RevokeTarget::TaskPrefix(above) => hold.task.as_ref().is_some_and(|task| above.covers(task)),
     }
 }
 
@@ -36,9 +37,12 @@ pub fn is_meant(target: &RevokeTarget, key: &Key, hold: &Hold) -> bool {
 pub fn is_listed(request: &ListLeasesRequest, live: Option<&Hold>) -> bool {
     let owner = |wanted: &Owner| live.is_some_and(|hold| hold.owner == *wanted);
     let task = |wanted: &Task| live.is_some_and(|hold| hold.task.as_ref() == Some(wanted));
+    let below =
+        |above: &Task| live.and_then(|hold| hold.task.as_ref()).is_some_and(|task| above.covers(task));
     (live.is_some() || request.include_free)
         && request.owner.as_ref().is_none_or(owner)
         && request.task.as_ref().is_none_or(task)
+        && request.task_prefix.as_ref().is_none_or(below)
 }
 
 /// What people may see of a live hold, where no holder is asked to yield.

@@ -182,6 +182,23 @@ pub enum EventData {
     },
 }
 
+impl EventData {
+    /// The task that it names: the holder's, or that of the contender who asks the holder to yield.
+    pub fn task(&self) -> Option<&Task> {
+        match self {
+            EventData::LeaseAcquired { task, .. }
+            | EventData::LeaseEnded { task, .. }
+            | EventData::YieldRequested { task, .. } => task.as_ref(),
+            _ => None,
+        }
+    }
+
+    /// Whether it names this task or one below it.
+    pub fn is_covered_by(&self, above: &Task) -> bool {
+        self.task().is_some_and(|task| above.covers(task))
+    }
+}
+
 /// What a stale holder tried.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]

@@ -114,6 +114,15 @@ text! {
     Namespace, "namespace", NAMESPACE_BYTES_MAX, simple_name
 }
 
+impl Task {
+    /// Whether another task is this one or below it: `run-42` covers `run-42` and `run-42/a/b`, and not `run-420`. One that ends with a
+    /// slash covers only what is below it.
+    pub fn covers(&self, other: &Task) -> bool {
+        let rest = other.as_str().strip_prefix(self.as_str());
+        rest.is_some_and(|rest| rest.is_empty() || rest.starts_with('/') || self.as_str().ends_with('/'))
+    }
+}
+
 impl Default for Namespace {
     fn default() -> Self {
         Namespace("default".into())
@@ -141,6 +150,21 @@ mod tests {
     fn a_namespace_is_a_simple_name() {
         assert!(Namespace::new("team-a.prod_1").is_ok());
         assert!(Namespace::new("Team A").is_err());
+    }
+
+    #[test]
+    fn a_task_covers_itself_and_what_is_below_it_and_no_neighbour() {
+        let covers = |one: &str, other: &str| Task::new(one).unwrap().covers(&Task::new(other).unwrap());
+        for below in ["run-42", "run-42/", "run-42/a", "run-42/a/b", "run-42//b"] {
+            assert!(covers("run-42", below), "{below}");
+        }
+        for other in ["run-4", "run-420", "run-420/a", "run-4/2", "Run-42/a", "a/run-42", "run-42.a"] {
+            assert!(!covers("run-42", other), "{other}");
+        }
+        assert!(covers("run-42/", "run-42/a") && covers("run-42/", "run-42/a/b"));
+        assert!(!covers("run-42/", "run-42") && !covers("run-42/a", "run-42"));
+        assert!(!covers("run%", "run-42") && !covers("run_42", "run-42/a") && covers("100%", "100%/a_b"));
+        assert!(covers("лист", "лист/日本") && !covers("лист", "листок"));
     }
 
     #[test]

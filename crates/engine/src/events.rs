@@ -185,8 +185,10 @@ impl Events {
         let Some(story) = story else { return Ok(page) };
         let first = story.events.partition_point(|event| event.seq <= after);
         for event in story.events.iter().skip(first) {
-            let prefix = request.prefix.as_ref();
-            if prefix.is_none_or(|prefix| event.key.as_str().starts_with(prefix.as_str())) {
+            let (prefix, above) = (request.prefix.as_ref(), request.task_prefix.as_ref());
+            if prefix.is_none_or(|prefix| event.key.as_str().starts_with(prefix.as_str()))
+                && above.is_none_or(|above| event.data.is_covered_by(above))
+            {
                 page.events.push(Event::clone(event));
                 if page.events.len() == request.limit {
                     page.next_cursor = event.seq;
@@ -247,9 +249,7 @@ impl Engine {
             return;
         }
         let new = self.events.recent.iter().skip(self.events.recent.len() - self.events.new);
-        let concerned: BTreeSet<Ticket> = new
-            .flat_map(|event| self.watchers.of(&event.namespace, event.key.as_str()))
-            .collect();
+        let concerned: BTreeSet<Ticket> = new.flat_map(|event| self.watchers.of(event)).collect();
         // Nothing that they wait for happened before these.
         let before = Some(self.events.seen_by_all());
         for ticket in concerned {

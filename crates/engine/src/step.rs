@@ -241,6 +241,7 @@ impl Engine {
                 RevokeTarget::Task(task) => hold.task.as_ref() == Some(task),
                 RevokeTarget::Owner(owner) => hold.owner == *owner,
                 RevokeTarget::Prefix(prefix) => slot.key.as_str().starts_with(prefix),
+                RevokeTarget::TaskPrefix(above) => hold.task.as_ref().is_some_and(|task| above.covers(task)),
                 RevokeTarget::Key { .. } => false,
             })
         };

@@ -63,11 +63,14 @@ impl Engine {
 }
 
 fn matches(slot: &LeaseSlot, now: Timestamp, request: &ListLeasesRequest) -> bool {
-    let ListLeasesRequest { owner, task, prefix, include_free, .. } = request;
+    let ListLeasesRequest { owner, task, task_prefix, prefix, include_free, .. } = request;
     let hold = slot.record.hold.as_ref().filter(|_| slot.is_live(now.store_ms));
     (hold.is_some() || *include_free)
         && (owner.is_none() || hold.map(|hold| &hold.owner) == owner.as_ref())
         && (task.is_none() || hold.and_then(|hold| hold.task.as_ref()) == task.as_ref())
+        && task_prefix.as_ref().is_none_or(|above| {
+            hold.and_then(|hold| hold.task.as_ref()).is_some_and(|task| above.covers(task))
+        })
         && prefix
             .as_ref()
             .is_none_or(|prefix| slot.key.as_str().starts_with(prefix.as_str()))

@@ -5,7 +5,7 @@ use std::cmp::Reverse;
 use std::collections::BTreeSet;
 
 use fencehold_contract::{AcquireLeaseRequest, ListEventsRequest, Prefixes};
-use fencehold_core::{HoldHash, Namespace};
+use fencehold_core::{Event, HoldHash, Namespace};
 use hashbrown::HashMap;
 
 /// A request's number, for finding its caller again.
@@ -173,9 +173,19 @@ impl Watchers {
         Some(watcher)
     }
 
-    /// Those who wait for an event of this key.
-    pub(super) fn of<'a>(&'a self, namespace: &Namespace, key: &'a str) -> impl Iterator<Item = Ticket> + 'a {
-        let prefixes = self.by_prefix.get(namespace).into_iter();
-        prefixes.flat_map(move |prefixes| prefixes.of(key)).copied()
+    /// Those who wait for an event like this one.
+    pub(super) fn of<'a>(&'a self, event: &'a Event) -> impl Iterator<Item = Ticket> + 'a {
+        let prefixes = self.by_prefix.get(&event.namespace).into_iter();
+        let wants = |ticket: &Ticket| {
+            let task_prefix = self
+                .waiting
+                .get(*ticket)
+                .and_then(|watcher| watcher.request.task_prefix.as_ref());
+            task_prefix.is_none_or(|above| event.data.is_covered_by(above))
+        };
+        prefixes
+            .flat_map(|prefixes| prefixes.of(event.key.as_str()))
+            .copied()
+            .filter(wants)
     }
 }

@@ -29,7 +29,7 @@ use fencehold_core::{
     BlockedAction, Event, EventData, HoldId, Key, Namespace, Owner, Reason, Refusal, Task, Token,
 };
 
-const GOLDEN: &str = include_str!("../golden/frames.v8.hex");
+const GOLDEN: &str = include_str!("../golden/frames.v9.hex");
 
 fn key() -> Key {
     Key::new("reports/daily").unwrap()
@@ -206,11 +206,13 @@ fn lease_asks() -> Vec<StoreRequest> {
         prefix: Some("reports/".to_owned()),
         owner: Some(owner()),
         task: task(),
+        task_prefix: task(),
         include_free: true,
         cursor: Some(7),
         limit: 100,
     };
-    let events = ListEventsRequest { cursor: Some(7), prefix: Some("job/".to_owned()), limit: 9, wait_ms: 8 };
+    let prefix = Some("job/".to_owned());
+    let events = ListEventsRequest { cursor: Some(7), prefix, task_prefix: task(), limit: 9, wait_ms: 8 };
     let limits = Quota { max_queues: Some(1), max_ttl_ms: Some(60_000), ..Quota::default() };
     vec![
         StoreRequest::Acquire(acquire),
@@ -220,6 +222,7 @@ fn lease_asks() -> Vec<StoreRequest> {
         revoke(RevokeTarget::Task(task().unwrap())),
         revoke(RevokeTarget::Owner(owner())),
         revoke(RevokeTarget::Prefix("reports/".to_owned())),
+        revoke(RevokeTarget::TaskPrefix(task().unwrap())),
         StoreRequest::Get(key()),
         StoreRequest::List(list),
         StoreRequest::Events(events),
@@ -586,7 +589,7 @@ mod parts {
     use super::super::hostile_client::{least, variants};
     use super::*;
 
-    const PARTS: &str = include_str!("../golden/frame-parts.v8.hex");
+    const PARTS: &str = include_str!("../golden/frame-parts.v9.hex");
 
     /// The least value of each variant.
     fn add_each<T: Serialize + DeserializeOwned>(written: &mut String, what: &str) {

@@ -9,7 +9,7 @@ use std::time::Duration;
 use fencehold_contract::stored::{AttemptedV1, FactV1};
 use fencehold_contract::{BlockedWrite, EventPage, ListEventsRequest, RecordedBlockedWrite, StoreError};
 use fencehold_core::limits::WAIT_MS_MAX;
-use fencehold_core::{BadInput, Event, EventData, Key, Namespace};
+use fencehold_core::{BadInput, Event, EventData, Key, Namespace, Task};
 use fencehold_net::sleep;
 use serde::Deserialize;
 
@@ -136,13 +136,14 @@ impl Call<'_> {
         request: &ListEventsRequest,
         pass_to: i64,
     ) -> Result<EventRead, StoreError> {
-        let sql = "SELECT events::text, next, oldest, newest, told, at_ms FROM fencehold.events_page($1, $2, $3, $4, $5)";
-        let asked: [&dyn Parameter; 5] = [
+        let sql = "SELECT events::text, next, oldest, newest, told, at_ms FROM fencehold.events_page($1, $2, $3, $4, $5, $6)";
+        let asked: [&dyn Parameter; 6] = [
             &self.namespace(),
             &request.cursor.map(to_sql),
             &request.prefix.as_deref(),
             &limit_to_sql(request.limit),
             &pass_to,
+            &request.task_prefix.as_ref().map(Task::as_str),
         ];
         let (events, next, oldest, newest, told, at_ms): (String, i64, i64, i64, i64, i64) =
             self.row(sql, &asked).await?;

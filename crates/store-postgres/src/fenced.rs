@@ -3,7 +3,7 @@
 
 use fencehold_contract::{RevokeTarget, StoreError};
 use fencehold_core::job::JobId;
-use fencehold_core::{HoldHash, Key, Refusal};
+use fencehold_core::{HoldHash, Key, Refusal, Task};
 use tokio_postgres::{Client, Row};
 
 use super::ResendPolicy;
@@ -37,7 +37,7 @@ struct OpenFence {
     namespace: String,
     key: Option<String>,
     owner: Option<String>,
-    task: Option<String>,
+    task: Option<Task>,
     job: Option<String>,
     pid: i32,
     /// For how long it has been open, where that can be seen.
@@ -57,9 +57,12 @@ impl OpenFence {
                 self.namespace == namespace
                     && match which {
                         RevokeTarget::Key { key: meant, .. } => meant.as_str() == key,
-                        RevokeTarget::Task(task) => self.task.as_deref() == Some(task.as_str()),
+                        RevokeTarget::Task(task) => self.task.as_ref() == Some(task),
                         RevokeTarget::Owner(owner) => self.owner.as_deref() == Some(owner.as_str()),
                         RevokeTarget::Prefix(prefix) => key.starts_with(prefix.as_str()),
+                        RevokeTarget::TaskPrefix(above) => {
+                            self.task.as_ref().is_some_and(|task| above.covers(task))
+                        }
                     }
             }
             _ => false,
@@ -112,7 +115,7 @@ impl Call<'_> {
             namespace: row.get("namespace"),
             key: row.get("key"),
             owner: row.get("owner"),
-            task: row.get("task"),
+            task: row.get::<_, Option<String>>("task").and_then(|task| Task::new(task).ok()),
             job: row.get("job"),
             pid: row.get("pid"),
             open_ms: row.get("age_ms"),

@@ -17,17 +17,18 @@ impl Call<'_> {
         &mut self,
         request: &RevokeLeasesRequest,
     ) -> Result<Vec<RevokedLease>, StoreError> {
-        let (task, owner, prefix) = match &request.target {
+        let (task, owner, prefix, task_prefix) = match &request.target {
             RevokeTarget::Key { key, only_token } => {
                 let only = only_token.map(|token| to_sql(token.get()));
                 return self.revoke_one(request, key, only).await;
             }
-            RevokeTarget::Task(task) => (Some(task.as_str()), None, None),
-            RevokeTarget::Owner(owner) => (None, Some(owner.as_str()), None),
-            RevokeTarget::Prefix(prefix) => (None, None, Some(prefix.as_str())),
+            RevokeTarget::Task(task) => (Some(task.as_str()), None, None, None),
+            RevokeTarget::Owner(owner) => (None, Some(owner.as_str()), None, None),
+            RevokeTarget::Prefix(prefix) => (None, None, Some(prefix.as_str()), None),
+            RevokeTarget::TaskPrefix(above) => (None, None, None, Some(above.as_str())),
         };
-        let sql =
-            self.sql("SELECT ended::text, next FROM fencehold.lease_revoke_many($1,$2,$3,$4,$5,$6,$7,$8,$9)");
+        let sql = self
+            .sql("SELECT ended::text, next FROM fencehold.lease_revoke_many($1,$2,$3,$4,$5,$6,$7,$8,$9,$10)");
         let mut all: Vec<RevokedLease> = Vec::new();
         let mut after = 0_i64;
         let (namespace, by, reason) = (self.namespace(), request.by.as_str(), request.reason.as_str());
@@ -36,8 +37,8 @@ impl Call<'_> {
             let wanted = FencedAction::Leases(&request.target);
             let page = self.run_past_fences(ResendPolicy::Never, wanted, async |client| {
                 let most = limit_to_sql(PAGE_MAX);
-                let asked: [&dyn Parameter; 9] =
-                    [&namespace, &task, &owner, &prefix, &after, &most, &by, &reason, &lock_ms];
+                let asked: [&dyn Parameter; 10] =
+                    [&namespace, &task, &owner, &prefix, &after, &most, &by, &reason, &lock_ms, &task_prefix];
                 query_one::<(String, Option<i64>)>(client, &sql, &asked).await
             });
             match page.await {

@@ -56,10 +56,11 @@ const EARLIER: (i32, &[File]) = (21, files!("tables_since_21" "upgrade_from_21")
 const MIGRATIONS: &[(i32, &str, &str)] = &[
     (31, "functions share their bodies", include_str!("schema/0031_functions_share_their_bodies.sql")),
     (32, "events are counted", include_str!("schema/0032_events_are_counted.sql")),
+    (33, "tasks below a task", include_str!("schema/0033_tasks_below_a_task.sql")),
 ];
 /// Versions that older programs can use: each with the oldest of them. One that is not named here can be used by no program that is older than
 /// itself.
-const COMPATIBLE: &[(i32, i32)] = &[(31, 30), (32, 30)];
+const COMPATIBLE: &[(i32, i32)] = &[(31, 30), (32, 30), (33, 30)];
 
 /// Where the schema is, and what a program may do about it.
 #[derive(Clone, Debug)]

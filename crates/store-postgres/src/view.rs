@@ -26,8 +26,8 @@ impl Call<'_> {
     }
 
     pub(super) async fn list(&mut self, request: &ListLeasesRequest) -> Result<LeasePage, StoreError> {
-        let sql = "SELECT leases::text, next FROM fencehold.lease_list($1, $2, $3, $4, $5, $6, $7, $8)";
-        let asked: [&dyn Parameter; 8] = [
+        let sql = "SELECT leases::text, next FROM fencehold.lease_list($1, $2, $3, $4, $5, $6, $7, $8, $9)";
+        let asked: [&dyn Parameter; 9] = [
             &self.namespace(),
             &request.prefix.as_deref(),
             &request.owner.as_ref().map(Owner::as_str),
@@ -36,6 +36,7 @@ impl Call<'_> {
             &to_sql(request.cursor.unwrap_or(0)),
             &limit_to_sql(request.limit),
             &LOOK_AT_MAX,
+            &request.task_prefix.as_ref().map(Task::as_str),
         ];
         let (leases, next): (String, Option<i64>) = self.row(sql, &asked).await?;
         let leases = each(self.read::<Vec<LeaseRow>>(&leases)?);

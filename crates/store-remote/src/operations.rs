@@ -47,6 +47,7 @@ pub(super) async fn ask(
                 RevokeTarget::Task(task) => LeaseSelector::Task { task },
                 RevokeTarget::Owner(owner) => LeaseSelector::Owner { owner },
                 RevokeTarget::Prefix(prefix) => LeaseSelector::Prefix { prefix },
+                RevokeTarget::TaskPrefix(task_prefix) => LeaseSelector::TaskPrefix { task_prefix },
             };
             let request = RevokeLeaseBatchRequest { selector, by, reason };
             let results = wire.send::<op::RevokeLeaseBatch>(call, &request).await?.results;

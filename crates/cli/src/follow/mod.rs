@@ -4,8 +4,8 @@ mod polled;
 mod sentence;
 
 use fencehold_contract::{FlatEvent, ListEventsRequest, StoreError};
-use fencehold_core::Event;
 use fencehold_core::limits::PAGE_MAX;
+use fencehold_core::{Event, Task};
 #[cfg(feature = "server")]
 use fencehold_server::event_log::{LogLine, LogRecord};
 
@@ -22,18 +22,40 @@ pub(crate) use sentence::{ended_colour, how_colour, state_colour};
 /// How long one request waits for the next event. Nothing depends on it.
 const WAIT_MS: u64 = 30_000;
 
+/// Which events are wanted.
+#[derive(Clone, Copy, Debug, Default)]
+pub(crate) struct EventFilter<'a> {
+    /// What their keys start with.
+    pub(crate) prefix: Option<&'a str>,
+    /// The task that they name, or that is above it.
+    pub(crate) task_prefix: Option<&'a Task>,
+}
+
+impl<'a> EventFilter<'a> {
+    /// Those of keys that start with a text.
+    pub(crate) fn of_keys(prefix: &'a str) -> Self {
+        EventFilter { prefix: Some(prefix), task_prefix: None }
+    }
+
+    /// Whether this one is among them.
+    pub(crate) fn includes(self, event: &Event) -> bool {
+        self.prefix.is_none_or(|prefix| event.key.as_str().starts_with(prefix))
+            && self.task_prefix.is_none_or(|above| event.data.is_covered_by(above))
+    }
+}
+
 /// Reads all that has happened since a cursor; gives the events and the cursor to go on from.
 pub(crate) async fn past(
     store: &OpenStore,
     after: Option<u64>,
-    prefix: Option<&str>,
+    filter: EventFilter<'_>,
 ) -> Result<(Vec<Event>, u64), Failure> {
-    read(store, after, prefix).await.map_err(|error| store.explain(error))
+    read(store, after, filter).await.map_err(|error| store.explain(error))
 }
 
 /// The same, or nothing where the store tells no events.
-pub(crate) async fn past_if_told(store: &OpenStore, prefix: Option<&str>) -> Result<Vec<Event>, Failure> {
-    match read(store, None, prefix).await {
+pub(crate) async fn past_if_told(store: &OpenStore, filter: EventFilter<'_>) -> Result<Vec<Event>, Failure> {
+    match read(store, None, filter).await {
         Ok((events, _)) => Ok(events),
         Err(StoreError::Unsupported { .. }) => Ok(Vec::new()),
         Err(error) => Err(store.explain(error)),
@@ -43,10 +65,10 @@ pub(crate) async fn past_if_told(store: &OpenStore, prefix: Option<&str>) -> Res
 async fn read(
     store: &OpenStore,
     after: Option<u64>,
-    prefix: Option<&str>,
+    filter: EventFilter<'_>,
 ) -> Result<(Vec<Event>, u64), StoreError> {
     let mut events = Vec::new();
-    let mut request = request(after, prefix, 0);
+    let mut request = request(after, filter, 0);
     loop {
         let page = store.leases.list_events(&store.call, request.clone()).await?;
         let full = page.events.len() >= request.limit;
@@ -63,9 +85,9 @@ pub(crate) async fn follow(
     store: &OpenStore,
     output: Output,
     after: u64,
-    prefix: Option<&str>,
+    filter: EventFilter<'_>,
 ) -> Result<(), Failure> {
-    let mut request = request(Some(after), prefix, WAIT_MS);
+    let mut request = request(Some(after), filter, WAIT_MS);
     loop {
         match store.leases.list_events(&store.call, request.clone()).await {
             Ok(page) => {
@@ -78,14 +100,15 @@ pub(crate) async fn follow(
                 note(&format!("events {} to {} are gone: too many happened at once", cursor + 1, oldest - 1));
                 request.cursor = Some(oldest - 1);
             }
-            Err(StoreError::Unsupported { .. }) => return polled::follow(store, output, prefix).await,
+            Err(StoreError::Unsupported { .. }) => return polled::follow(store, output, filter).await,
             Err(error) => return Err(store.explain(error)),
         }
     }
 }
 
-fn request(after: Option<u64>, prefix: Option<&str>, wait_ms: u64) -> ListEventsRequest {
-    ListEventsRequest { cursor: after, prefix: prefix.map(ToOwned::to_owned), limit: PAGE_MAX, wait_ms }
+fn request(after: Option<u64>, filter: EventFilter<'_>, wait_ms: u64) -> ListEventsRequest {
+    let (prefix, task_prefix) = (filter.prefix.map(ToOwned::to_owned), filter.task_prefix.cloned());
+    ListEventsRequest { cursor: after, prefix, task_prefix, limit: PAGE_MAX, wait_ms }
 }
 
 /// Prints one event, for people or for programs.

@@ -10,7 +10,7 @@ use fencehold_contract::{EndingView, LeaseView, ListLeasesRequest};
 use fencehold_core::limits::PAGE_MAX;
 use fencehold_core::{Event, EventData, Key, Token};
 
-use super::print;
+use super::{EventFilter, print};
 use crate::context::{OpenStore, pages};
 use crate::failure::Failure;
 use crate::output::{Output, note};
@@ -28,7 +28,12 @@ struct LastSeen {
 }
 
 /// Prints what happens from now on, for ever.
-pub(super) async fn follow(store: &OpenStore, output: Output, prefix: Option<&str>) -> Result<(), Failure> {
+pub(super) async fn follow(
+    store: &OpenStore,
+    output: Output,
+    filter: EventFilter<'_>,
+) -> Result<(), Failure> {
+    let prefix = filter.prefix;
     let mut known: HashMap<Key, LastSeen> = HashMap::new();
     for view in look(store, prefix).await? {
         known.insert(view.key.clone(), LastSeen::of(&view));
@@ -40,9 +45,13 @@ pub(super) async fn follow(store: &OpenStore, output: Output, prefix: Option<&st
         for view in look(store, prefix).await? {
             let before = known.insert(view.key.clone(), LastSeen::of(&view)).unwrap_or_default();
             for (at_wall_ms, fact) in news(before, &view) {
-                seq += 1;
                 let namespace = store.call.namespace.clone();
-                print(output, &Event::new(seq, at_wall_ms, namespace, view.key.clone(), fact))?;
+                let event = Event::new(seq + 1, at_wall_ms, namespace, view.key.clone(), fact);
+                // The keys are looked at whichever task they served last: what ended may have served another.
+                if filter.includes(&event) {
+                    seq += 1;
+                    print(output, &event)?;
+                }
             }
         }
     }

@@ -13,7 +13,7 @@ use serde::Serialize;
 use crate::context::{Context, OpenStore};
 use crate::duration::{show_exact_ms, show_ms};
 use crate::failure::Failure;
-use crate::follow;
+use crate::follow::{self, EventFilter};
 use crate::process::boot_ms;
 use crate::show::facts;
 use crate::verb::VerbResult;
@@ -76,11 +76,11 @@ impl Args {
     async fn advice(&self, store: &OpenStore) -> Result<Advice, Failure> {
         let (work, of) = match (&self.key, &self.queue) {
             (Some(key), _) => {
-                let events = follow::past_if_told(store, Some(key.as_str())).await?;
+                let events = follow::past_if_told(store, EventFilter::of_keys(key.as_str())).await?;
                 (held(&events, key), format!("key {key}: no lease that was released"))
             }
             (None, Some(queue)) => {
-                let events = follow::past_if_told(store, Some("job/")).await?;
+                let events = follow::past_if_told(store, EventFilter::of_keys("job/")).await?;
                 (worked_on(&events, queue), format!("queue {queue}: no attempt that was completed"))
             }
             (None, None) => return Err(Failure::usage("neither a key nor a queue is named")),

@@ -7,6 +7,7 @@ use fencehold_contract::clock::{Clock as _, SystemClock};
 use fencehold_contract::{EventPage, FlatEvent};
 #[cfg(feature = "server")]
 use fencehold_core::Namespace;
+use fencehold_core::Task;
 #[cfg(feature = "server")]
 use fencehold_server::event_log::{self, EventLogError, LogLine, LogRecord};
 #[cfg(feature = "server")]
@@ -17,7 +18,7 @@ use crate::context::Context;
 use crate::duration::parse_ms;
 #[cfg(feature = "server")]
 use crate::failure::Failure;
-use crate::follow;
+use crate::follow::{self, EventFilter};
 use crate::verb::{VerbResult, verbs};
 
 verbs! {
@@ -36,6 +37,7 @@ fencehold event watch")]
 fencehold event ls
 fencehold event ls --cursor 1042 -o jsonl
 fencehold event ls --prefix job/01990f3e-5d1c-7a41-9d07-3c0c1f0b6a55
+fencehold event ls --task-prefix run-42
 fencehold event ls --since 2h --until 2026-11-18T09:00:00Z
 
 # All that a server has logged, also what its store has forgotten
@@ -47,6 +49,9 @@ pub(crate) struct LsArgs {
     /// Only of keys that start with this; a job's is job/ID
     #[arg(long, value_name = "TEXT")]
     prefix: Option<String>,
+    /// Only of leases for this task and those below it: run-42 covers run-42/a
+    #[arg(long, value_name = "TASK")]
+    task_prefix: Option<Task>,
     /// Only what came after this event
     #[arg(long, value_name = "SEQ")]
     cursor: Option<u64>,
@@ -75,6 +80,10 @@ fn parse_when(text: &str) -> Result<u64, String> {
 }
 
 impl LsArgs {
+    fn filter(&self) -> EventFilter<'_> {
+        EventFilter { prefix: self.prefix.as_deref(), task_prefix: self.task_prefix.as_ref() }
+    }
+
     /// Whether this is the time that was asked for.
     fn is_within(&self, at_ms: u64) -> bool {
         self.since.is_none_or(|since| at_ms >= since) && self.until.is_none_or(|until| at_ms <= until)
@@ -85,9 +94,9 @@ impl LsArgs {
         if let Some(directory) = &self.event_log {
             return self.log(context, directory);
         }
-        let prefix = self.prefix.as_deref();
+        let filter = self.filter();
         let (mut events, next_cursor) = context
-            .look(async |store| follow::past(store, self.cursor, prefix).await)
+            .look(async |store| follow::past(store, self.cursor, filter).await)
             .await?;
         events.retain(|event| self.is_within(event.at_ms));
         let page = EventPage { events, next_cursor };
@@ -121,10 +130,10 @@ impl LsArgs {
                 .as_deref()
                 .is_none_or(|name| name == "*" || name == namespace.as_str())
         };
-        let has_prefix = |prefix: &String| match &line.record {
-            LogRecord::Event(event) => event.key.as_str().starts_with(prefix.as_str()),
+        let is_included = || match &line.record {
+            LogRecord::Event(event) => self.filter().includes(event),
             LogRecord::Gap(_) => true,
-            _ => false,
+            _ => self.prefix.is_none() && self.task_prefix.is_none(),
         };
         let is_after = |cursor| match &line.record {
             LogRecord::Event(event) => event.seq > cursor,
@@ -134,7 +143,7 @@ impl LsArgs {
         !matches!(line.record, LogRecord::Begin)
             && (self.all_namespaces || is_here())
             && self.is_within(line.at_ms)
-            && self.prefix.as_ref().is_none_or(has_prefix)
+            && is_included()
             && self.cursor.is_none_or(is_after)
     }
 }
@@ -156,11 +165,15 @@ fn unreadable(error: EventLogError) -> Failure {
 #[derive(Debug, clap::Args)]
 #[command(before_help = "\
 fencehold event watch
-fencehold event watch --prefix reports/ -o jsonl | jq -r .type")]
+fencehold event watch --prefix reports/ -o jsonl | jq -r .type
+fencehold event watch --task-prefix run-42")]
 pub(crate) struct WatchArgs {
     /// Only of keys that start with this; a job's is job/ID
     #[arg(long, value_name = "TEXT")]
     prefix: Option<String>,
+    /// Only of leases for this task and those below it: run-42 covers run-42/a
+    #[arg(long, value_name = "TASK")]
+    task_prefix: Option<Task>,
     /// Begin after this event
     #[arg(long, value_name = "SEQ")]
     cursor: Option<u64>,
@@ -168,13 +181,14 @@ pub(crate) struct WatchArgs {
 
 impl WatchArgs {
     pub(crate) async fn run(self, context: &Context) -> VerbResult {
-        let (output, prefix) = (context.output, self.prefix.as_deref());
+        let output = context.output;
+        let filter = EventFilter { prefix: self.prefix.as_deref(), task_prefix: self.task_prefix.as_ref() };
         let store = context.open_to_wait()?;
         store
             .closing(async |store| {
-                let (events, next) = follow::past(store, self.cursor, prefix).await?;
+                let (events, next) = follow::past(store, self.cursor, filter).await?;
                 events.iter().try_for_each(|event| follow::print(output, event))?;
-                follow::follow(store, output, next, prefix).await
+                follow::follow(store, output, next, filter).await
             })
             .await
     }

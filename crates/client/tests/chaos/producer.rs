@@ -92,7 +92,12 @@ impl Producer {
     async fn tell(&mut self, wait_ms: u64) {
         let mut wait_ms = wait_ms;
         loop {
-            let request = ListEventsRequest { cursor: Some(self.seen), prefix: None, limit: 1_000, wait_ms };
+            let request = ListEventsRequest {
+                cursor: Some(self.seen),
+                limit: 1_000,
+                wait_ms,
+                ..ListEventsRequest::default()
+            };
             let page = self.fh.store().list_events(&self.fh.call(), request).await.unwrap();
             self.seen = page.next_cursor;
             if page.events.is_empty() {

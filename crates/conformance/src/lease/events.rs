@@ -98,6 +98,62 @@ pub(super) fn one_who_waits_is_told_when_something_happens(g: &Fixture) {
     assert!(page.next_cursor >= page.events[0].seq);
 }
 
+/// A supervisor reads what happened to what its descendants hold, and nothing else.
+pub(super) fn events_by_task_are_of_those_below_it_and_no_neighbours(g: &Fixture) {
+    for name in TASKS {
+        let held = g.take_with(AcquireLeaseRequest { task: Some(task(name)), ..g.ask(&key_for(name), "A") });
+        g.release(&held).expect("a live lease");
+    }
+    let plain = g.take("for none", "A");
+    g.release(&plain).expect("a live lease");
+    for (above, below) in COVERED {
+        let request = ListEventsRequest { task_prefix: Some(task(above)), ..after(None) };
+        let page = g.events_page(request.clone()).expect("a page");
+        let names: Vec<_> = page.events.iter().map(|event| event.key.to_string()).collect();
+        // Acquired, and ended.
+        let meant: Vec<_> = below.iter().flat_map(|name| [key_for(name), key_for(name)]).collect();
+        assert_eq!(names, meant, "{above}");
+        let mut one_by_one = Vec::new();
+        let mut cursor = None;
+        for _ in 0..=page.events.len() {
+            let request = ListEventsRequest { cursor, limit: 1, ..request.clone() };
+            let next = g.events_page(request).expect("a page");
+            cursor = Some(next.next_cursor);
+            one_by_one.extend(next.events);
+        }
+        assert_eq!(one_by_one, page.events, "{above}");
+        let rest = g.events_page(after(Some(page.next_cursor))).expect("a page");
+        assert!(rest.events.is_empty(), "{above}: the cursor is past all that it was not interested in");
+    }
+    let keys = Some("for run-42/a/".to_owned());
+    let both = ListEventsRequest { task_prefix: Some(task("run-42")), prefix: keys, ..after(None) };
+    assert_eq!(g.events_page(both).expect("a page").events.len(), 2, "each filter counts beside the other");
+}
+
+/// A supervisor is notified of what its descendants take, and of nothing else.
+pub(super) fn one_who_waits_for_a_task_is_told_of_those_below_it(g: &Fixture) {
+    let ask = |serves: &str, who: &str| AcquireLeaseRequest {
+        task: Some(task(serves)),
+        ..g.ask(&key_for(serves), who)
+    };
+    g.take_with(ask("run-42", "A"));
+    let cursor = g.events_page(after(None)).expect("a page").next_cursor;
+    let task_prefix = Some(task("run-42"));
+    let waiting =
+        g.start_events(ListEventsRequest { wait_ms: g.ttl_ms(), task_prefix, ..after(Some(cursor)) });
+    for _ in 0..200 {
+        // Time for the request to arrive; what it is not interested in does not answer it.
+        g.renew(&g.take_with(ask("run-420", "A"))).map(drop).expect("a live lease");
+        g.revoke_key(&key_for("run-420"));
+    }
+    assert!(waiting.answered().is_none(), "nothing has happened yet that it asked for");
+    g.take_with(ask("run-42/a", "B"));
+    let page = waiting.answer().expect("a page");
+    let names: Vec<_> = page.events.iter().map(|event| event.key.to_string()).collect();
+    assert_eq!(names, [key_for("run-42/a")]);
+    assert!(page.next_cursor >= page.events[0].seq);
+}
+
 /// Who has waited for long enough gets an empty page and a cursor to go on from.
 pub(super) fn one_who_has_waited_long_enough_gets_an_empty_page(g: &Fixture) {
     g.take_with(AcquireLeaseRequest { ttl_ms: g.ttl_ms() * 100, ..g.ask("k", "A") });

@@ -76,6 +76,32 @@ pub(super) fn a_revocation_after_the_end_never_finds_a_live_lease(g: &Fixture) {
     assert!(g.take("k", "B").token > a.token);
 }
 
+/// What a supervisor ends with a task is all that its descendants hold, and nothing else.
+pub(super) fn a_revocation_by_task_ends_those_below_it_and_spares_neighbours(g: &Fixture) {
+    let take = |name: &str| {
+        g.take_with(AcquireLeaseRequest { task: Some(task(name)), ..g.ask(&key_for(name), "A") })
+    };
+    let held = TASKS.map(|name| (name, take(name)));
+    let plain = g.take("for none", "A");
+    let other_namespace = g.in_namespace("elsewhere");
+    let untouched = other_namespace
+        .take_with(AcquireLeaseRequest { task: Some(task("run-42/a")), ..g.ask("for run-42/a", "A") });
+    let mut over: Vec<&str> = Vec::new();
+    for (above, below) in COVERED {
+        let ended = g.revoke(RevokeTarget::TaskPrefix(task(above))).expect("force");
+        let mut ended: Vec<_> = ended.iter().map(|lease| lease.key.to_string()).collect();
+        ended.sort();
+        let meant = below.iter().filter(|name| !over.contains(name));
+        assert_eq!(ended, meant.map(|name| key_for(name)).collect::<Vec<_>>(), "{above}");
+        over.extend(below);
+        for (name, hold) in &held {
+            assert_eq!(g.renew(hold).is_ok(), !over.contains(name), "{name}, after {above}");
+        }
+    }
+    g.renew(&plain).expect("it serves no task");
+    other_namespace.renew(&untouched).expect("another namespace is another world");
+}
+
 /// All of a task, of an owner, or under a prefix; no others.
 pub(super) fn a_revocation_of_many_ends_exactly_those(g: &Fixture) {
     let take = |name: &str, who: &str, serves: &str| {

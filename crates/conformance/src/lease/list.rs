@@ -58,6 +58,32 @@ pub(super) fn a_list_shows_what_its_filters_ask_for(g: &Fixture) {
     assert_eq!(listed(g, ListLeasesRequest { prefix: prefix("none"), ..everything() }), [""; 0]);
 }
 
+/// A supervisor finds what its descendants hold, whatever letters are in their names, and nothing else.
+pub(super) fn a_list_by_task_shows_those_below_it_and_no_neighbours(g: &Fixture) {
+    for name in TASKS {
+        g.take_with(AcquireLeaseRequest { task: Some(task(name)), ..g.ask(&key_for(name), "A") });
+    }
+    g.take("for none", "A");
+    let ended =
+        g.take_with(AcquireLeaseRequest { task: Some(task("run-42/ended")), ..g.ask("for ended", "A") });
+    g.release(&ended).expect("a live lease");
+    for (above, below) in COVERED {
+        let under = ListLeasesRequest { task_prefix: Some(task(above)), ..everything() };
+        let below: Vec<String> = below.iter().map(|name| key_for(name)).collect();
+        assert_eq!(listed(g, under.clone()), below, "{above}");
+        let too = ListLeasesRequest { include_free: true, ..under };
+        assert_eq!(listed(g, too), below, "{above}: a free key serves no task");
+    }
+    let under = ListLeasesRequest { task_prefix: Some(task("run-42")), ..everything() };
+    let filters = [
+        ListLeasesRequest { task: Some(task("run-42/a")), ..under.clone() },
+        ListLeasesRequest { prefix: Some("for run-42/a".to_owned()), ..under.clone() },
+        ListLeasesRequest { owner: Some(owner("B")), ..under },
+    ];
+    let counts = filters.map(|filter| listed(g, filter).len());
+    assert_eq!(counts, [1, 2, 0], "each filter counts beside the others");
+}
+
 /// Free keys are shown only to who asks for them; a lease that has run out is free.
 pub(super) fn free_keys_are_shown_to_who_asks_for_them(g: &Fixture) {
     g.take_and_run_out("expired", "A");

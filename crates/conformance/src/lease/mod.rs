@@ -41,8 +41,8 @@ mod prelude {
 
     pub(super) use crate::concurrent::{PendingCall, at_once};
     pub(super) use crate::fixture::{
-        Fixture, HeldLease, SECRETS, assert_ended, assert_held_by, assert_lost, assert_no_secret_in,
-        assert_superseded, key, keys, owner, refusal, task, until,
+        COVERED, Fixture, HeldLease, SECRETS, TASKS, assert_ended, assert_held_by, assert_lost,
+        assert_no_secret_in, assert_superseded, key, key_for, keys, owner, refusal, task, until,
     };
 }
 
@@ -107,6 +107,7 @@ macro_rules! lease_cases {
                 a_free_key_has_nothing_to_revoke
                 a_revocation_after_the_end_never_finds_a_live_lease
                 a_revocation_of_many_ends_exactly_those
+                a_revocation_by_task_ends_those_below_it_and_spares_neighbours
                 a_revoked_key_goes_to_the_first_in_line [WaitQueue]
                 a_holder_hears_of_its_revocation_at_once [TellsHolders]
                 a_holder_hears_of_a_revocation_through_its_own_handle
@@ -178,6 +179,7 @@ macro_rules! lease_cases {
             }
             list {
                 a_list_shows_what_its_filters_ask_for
+                a_list_by_task_shows_those_below_it_and_no_neighbours
                 free_keys_are_shown_to_who_asks_for_them
                 a_list_says_what_get_says
                 pages_show_every_key_exactly_once
@@ -189,6 +191,8 @@ macro_rules! lease_cases {
                 events_tell_a_keys_story_in_order [TellsEvents]
                 a_cursor_goes_on_where_it_was [TellsEvents]
                 one_who_waits_is_told_when_something_happens [TellsEvents]
+                events_by_task_are_of_those_below_it_and_no_neighbours [TellsEvents]
+                one_who_waits_for_a_task_is_told_of_those_below_it [TellsEvents]
                 one_who_has_waited_long_enough_gets_an_empty_page [TellsEvents MovesTime]
                 a_cursor_that_is_too_old_is_told_so [TellsEvents]
                 a_cursor_ahead_of_the_store_is_refused [TellsEvents]

@@ -436,6 +436,11 @@ fencehold_core::wire! {
             /// The text.
             prefix: String,
         },
+        /// All that serve a task or one below it: `run-42` covers `run-42/a`, and not `run-420`.
+        TaskPrefix {
+            /// The task.
+            task_prefix: Task,
+        },
     }
 }
 
@@ -445,6 +450,7 @@ impl From<LeaseSelector> for RevokeTarget {
             LeaseSelector::Owner { owner } => RevokeTarget::Owner(owner),
             LeaseSelector::Task { task } => RevokeTarget::Task(task),
             LeaseSelector::Prefix { prefix } => RevokeTarget::Prefix(prefix),
+            LeaseSelector::TaskPrefix { task_prefix } => RevokeTarget::TaskPrefix(task_prefix),
         }
     }
 }

@@ -19,7 +19,10 @@ impl StoreRequest {
             StoreRequest::Release(holds) => check_count("releases", holds.len(), BATCH_MAX),
             StoreRequest::Revoke { request, .. } => match &request.target {
                 RevokeTarget::Prefix(prefix) => check_prefix(Some(prefix)),
-                RevokeTarget::Key { .. } | RevokeTarget::Task(_) | RevokeTarget::Owner(_) => Ok(()),
+                RevokeTarget::Key { .. }
+                | RevokeTarget::Task(_)
+                | RevokeTarget::Owner(_)
+                | RevokeTarget::TaskPrefix(_) => Ok(()),
             },
             StoreRequest::List(request) => {
                 check_limit(request.limit)?;

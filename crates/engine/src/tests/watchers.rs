@@ -12,6 +12,7 @@ fn watch(rig: &mut TestEngine, prefix: Option<&str>, after: u64) -> Ticket {
         prefix,
         limit: 10,
         wait_ms: 1_000,
+        ..ListEventsRequest::default()
     }))
 }
 

@@ -343,7 +343,7 @@ impl EventReader {
         };
         let wait_ms = if is_last || cursor.is_none() { 0 } else { WAIT_MS };
         let call = CallContext::new(self.namespace.clone()).with_timeout_ms(TIMEOUT_MS);
-        let request = ListEventsRequest { cursor, prefix: None, limit: PAGE_MAX, wait_ms };
+        let request = ListEventsRequest { cursor, limit: PAGE_MAX, wait_ms, ..ListEventsRequest::default() };
         let at_ms = self.server.clock.now().wall_ms;
         let batch =
             |cursor, lines| LogBatch { stream: Stream::Events(self.namespace.clone()), cursor, lines };

@@ -14,8 +14,8 @@ use axum::response::{IntoResponse, Response};
 use fencehold_contract::http::{HttpOperation, op};
 use fencehold_contract::problem::Problem;
 use fencehold_contract::{EventPage, FlatEvent, LeaseStore as _, ListEventsRequest};
-use fencehold_core::BadInput;
 use fencehold_core::limits::PAGE_MAX;
+use fencehold_core::{BadInput, Task};
 use futures_util::{Stream, StreamExt as _, stream};
 use http::{Request, header};
 use serde::Deserialize;
@@ -26,7 +26,7 @@ use crate::ServerInner;
 use crate::access::{Caller, CallerIdentity};
 use crate::limit::WaitSlot;
 use crate::listen::Connection;
-use crate::watch::{Delivery, TooSlow, Watcher};
+use crate::watch::{Delivery, EventFilter, TooSlow, Watcher};
 
 /// Where nothing happens for this long, something is sent all the same: a watcher that has gone is noticed.
 const SIGN_OF_LIFE: Duration = Duration::from_secs(15);
@@ -39,13 +39,14 @@ const LAST_EVENT_ID: &str = "last-event-id";
 struct WatchQuery {
     cursor: Option<u64>,
     prefix: Option<String>,
+    task_prefix: Option<Task>,
 }
 
 /// One watcher's stream.
 struct EventStream {
     asked: RequestContext,
     who: CallerIdentity,
-    prefix: Option<String>,
+    filter: EventFilter,
     /// The cursor to go on from.
     after: u64,
     batches: mpsc::Sender<String>,
@@ -100,7 +101,8 @@ async fn begin(
 ) -> HandlerResult<(EventStream, EventPage)> {
     let (parts, _) = request.into_parts();
     let (caller, namespace) = server.admit(&parts, &op::ListEvents::SPEC)?;
-    let WatchQuery { cursor: after, prefix } = from_query(path, parts.uri.query())?;
+    let WatchQuery { cursor: after, prefix, task_prefix } = from_query(path, parts.uri.query())?;
+    let filter = EventFilter { prefix, task_prefix };
     let after = match parts.headers.get(LAST_EVENT_ID) {
         None => after,
         Some(cursor) => {
@@ -121,17 +123,14 @@ async fn begin(
         &parts,
         None,
     )?;
-    let first = page(&asked, after, prefix.clone()).await?;
+    let first = page(&asked, after, &filter).await?;
     let after = after.unwrap_or(0);
-    Ok((EventStream { asked, who, prefix, after, batches, _seat: seat }, first))
+    Ok((EventStream { asked, who, filter, after, batches, _seat: seat }, first))
 }
 
-async fn page(
-    asked: &RequestContext,
-    after: Option<u64>,
-    prefix: Option<String>,
-) -> HandlerResult<EventPage> {
-    let request = ListEventsRequest { cursor: after, prefix, limit: PAGE_MAX, wait_ms: 0 };
+async fn page(asked: &RequestContext, after: Option<u64>, filter: &EventFilter) -> HandlerResult<EventPage> {
+    let EventFilter { prefix, task_prefix } = filter.clone();
+    let request = ListEventsRequest { cursor: after, prefix, task_prefix, limit: PAGE_MAX, wait_ms: 0 };
     let page = asked.in_line(asked.store.list_events(&asked.call, request)).await?;
     Ok(page)
 }
@@ -164,9 +163,9 @@ impl EventStream {
         while is_full {
             is_full = self.read().await?;
         }
-        let prefix = self.prefix.clone().unwrap_or_default();
+        let filter = self.filter.clone();
         let (watcher, told) =
-            Watcher::begin(&self.asked.server, &self.asked.call.namespace, &prefix, self.after);
+            Watcher::begin(&self.asked.server, &self.asked.call.namespace, filter, self.after);
         while self.after < told {
             self.read().await?;
         }
@@ -194,7 +193,7 @@ impl EventStream {
 
     /// Tells what the store has next. True: there may be more.
     async fn read(&mut self) -> Result<bool, StreamEnd> {
-        let page = page(&self.asked, Some(self.after), self.prefix.clone()).await.map_err(told)?;
+        let page = page(&self.asked, Some(self.after), &self.filter).await.map_err(told)?;
         self.tell_page(&page).await?;
         Ok(page.events.len() >= PAGE_MAX)
     }

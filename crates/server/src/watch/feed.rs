@@ -10,6 +10,7 @@ use fencehold_core::Namespace;
 use fencehold_core::limits::PAGE_MAX;
 use tokio::task::AbortHandle;
 
+use super::EventFilter;
 use super::mailbox::{EventBatch, Mailbox};
 use crate::ServerInner;
 
@@ -28,8 +29,8 @@ pub(super) struct Feed {
     /// Up to where everything was handed out.
     told: u64,
     number: u64,
-    prefixes: Prefixes<Box<str>>,
-    groups: HashMap<Box<str>, BTreeMap<u64, Arc<Mailbox>>>,
+    filters: Prefixes<EventFilter>,
+    groups: HashMap<EventFilter, BTreeMap<u64, Arc<Mailbox>>>,
     reading: AbortHandle,
 }
 
@@ -38,7 +39,7 @@ impl Feed {
     pub(super) fn start(server: Arc<ServerInner>, namespace: Namespace, cursor: u64) -> Feed {
         let number = server.feeds.fresh();
         let reading = tokio::spawn(read(server, namespace, number, cursor)).abort_handle();
-        Feed { told: cursor, number, prefixes: Prefixes::default(), groups: HashMap::new(), reading }
+        Feed { told: cursor, number, filters: Prefixes::default(), groups: HashMap::new(), reading }
     }
 
     pub(super) fn told(&self) -> u64 {
@@ -49,22 +50,22 @@ impl Feed {
         self.groups.values().map(BTreeMap::len).sum()
     }
 
-    pub(super) fn join(&mut self, prefix: &str, number: u64, mailbox: Arc<Mailbox>) {
-        if let Some(group) = self.groups.get_mut(prefix) {
+    pub(super) fn join(&mut self, filter: &EventFilter, number: u64, mailbox: Arc<Mailbox>) {
+        if let Some(group) = self.groups.get_mut(filter) {
             group.insert(number, mailbox);
         } else {
-            self.groups.insert(prefix.into(), BTreeMap::from([(number, mailbox)]));
-            self.prefixes.insert(prefix, prefix.into());
+            self.groups.insert(filter.clone(), BTreeMap::from([(number, mailbox)]));
+            self.filters.insert(filter.prefix(), filter.clone());
         }
     }
 
     /// True: no watcher is left.
-    pub(super) fn leave(&mut self, prefix: &str, number: u64) -> bool {
-        if let Some(group) = self.groups.get_mut(prefix) {
+    pub(super) fn leave(&mut self, filter: &EventFilter, number: u64) -> bool {
+        if let Some(group) = self.groups.get_mut(filter) {
             group.remove(&number);
             if group.is_empty() {
-                self.groups.remove(prefix);
-                self.prefixes.remove(prefix, &prefix.into());
+                self.groups.remove(filter);
+                self.filters.remove(filter.prefix(), filter);
             }
         }
         self.groups.is_empty()
@@ -73,15 +74,22 @@ impl Feed {
     /// Hands out what was read. Returns how many it sent to.
     fn hand_out(&mut self, page: EventPage) -> usize {
         self.told = page.next_cursor;
-        let mut found: BTreeMap<&str, EventBatch> = BTreeMap::new();
+        let mut found: BTreeMap<&EventFilter, EventBatch> = BTreeMap::new();
         for event in &page.events {
             let mut words: Option<Arc<str>> = None;
-            for prefix in self.prefixes.of(event.key.as_str()) {
+            for filter in self.filters.of(event.key.as_str()) {
+                if filter
+                    .task_prefix
+                    .as_ref()
+                    .is_some_and(|above| !event.data.is_covered_by(above))
+                {
+                    continue;
+                }
                 let words = words.get_or_insert_with(|| {
                     // An event is made of what can be written: see the contract's own tests.
                     serde_json::to_string(&FlatEvent(event)).unwrap_or_default().into()
                 });
-                let batch = found.entry(prefix).or_insert_with(|| EventBatch {
+                let batch = found.entry(filter).or_insert_with(|| EventBatch {
                     events: Vec::new(),
                     next: page.next_cursor,
                     bytes: 0,
@@ -91,9 +99,9 @@ impl Feed {
             }
         }
         let mut told = 0;
-        for (prefix, batch) in found {
+        for (filter, batch) in found {
             let batch = Arc::new(batch);
-            for mailbox in self.groups.get(prefix).into_iter().flat_map(BTreeMap::values) {
+            for mailbox in self.groups.get(filter).into_iter().flat_map(BTreeMap::values) {
                 mailbox.put(&batch);
                 told += 1;
             }
@@ -119,8 +127,12 @@ impl Drop for Feed {
 async fn read(server: Arc<ServerInner>, namespace: Namespace, number: u64, mut after: u64) {
     let call = CallContext::new(namespace.clone()).with_timeout_ms(TIMEOUT_MS);
     let problem = loop {
-        let request =
-            ListEventsRequest { cursor: Some(after), prefix: None, limit: PAGE_MAX, wait_ms: WAIT_MS };
+        let request = ListEventsRequest {
+            cursor: Some(after),
+            limit: PAGE_MAX,
+            wait_ms: WAIT_MS,
+            ..ListEventsRequest::default()
+        };
         let page = match server.shutdown.unless(server.store.list_events(&call, request)).await {
             Ok(Ok(page)) => page,
             Ok(Err(error)) => break error.into(),

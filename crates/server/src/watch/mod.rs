@@ -1,8 +1,8 @@
 //! Watching: what happens in a namespace is read once from the store, for all who watch it.
 //!
-//! Nouns: a *feed* reads the events of one namespace while anybody watches there; a *watcher* has a prefix and a mailbox; a
-//! *batch* is what one reading found for one prefix, shared by all who watch that. Every event is put into words once.
-//! An event finds the prefixes that its key has, so those who watch something else cost it nothing.
+//! Nouns: a *feed* reads the events of one namespace while anybody watches there; a *watcher* has a filter and a mailbox; a
+//! *batch* is what one reading found for one filter, shared by all who watch that. Every event is put into words once.
+//! An event finds the filters by the prefixes that its key has, so those who watch other keys cost it nothing.
 //!
 //! Deliberately absent: history. A watcher that comes with an old cursor reads it from the store, up to where the feed is.
 
@@ -14,7 +14,7 @@ use std::collections::HashMap;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard};
 
-use fencehold_core::Namespace;
+use fencehold_core::{Namespace, Task};
 
 use crate::{ServerInner, locked};
 use feed::Feed;
@@ -34,9 +34,23 @@ pub(crate) struct Feeds {
 pub(crate) struct Watcher {
     server: Arc<ServerInner>,
     namespace: Namespace,
-    prefix: Box<str>,
+    filter: EventFilter,
     number: u64,
     mailbox: Arc<Mailbox>,
+}
+
+/// What a watcher wants to see.
+#[derive(Clone, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub(crate) struct EventFilter {
+    pub(crate) prefix: Option<String>,
+    pub(crate) task_prefix: Option<Task>,
+}
+
+impl EventFilter {
+    /// What the keys begin with.
+    fn prefix(&self) -> &str {
+        self.prefix.as_deref().unwrap_or_default()
+    }
 }
 
 impl Feeds {
@@ -60,7 +74,7 @@ impl Watcher {
     pub(crate) fn begin(
         server: &Arc<ServerInner>,
         namespace: &Namespace,
-        prefix: &str,
+        filter: EventFilter,
         cursor: u64,
     ) -> (Watcher, u64) {
         let (mailbox, number) = (Arc::new(Mailbox::default()), server.feeds.fresh());
@@ -68,11 +82,11 @@ impl Watcher {
         let feed = feeds
             .entry(namespace.clone())
             .or_insert_with(|| Feed::start(Arc::clone(server), namespace.clone(), cursor));
-        feed.join(prefix, number, Arc::clone(&mailbox));
+        feed.join(&filter, number, Arc::clone(&mailbox));
         let told = feed.told();
         drop(feeds);
         let server = Arc::clone(server);
-        (Watcher { server, namespace: namespace.clone(), prefix: prefix.into(), number, mailbox }, told)
+        (Watcher { server, namespace: namespace.clone(), filter, number, mailbox }, told)
     }
 
     /// Waits for news.
@@ -92,7 +106,7 @@ impl Drop for Watcher {
     fn drop(&mut self) {
         let mut feeds = self.server.feeds.all();
         let Some(feed) = feeds.get_mut(&self.namespace) else { return };
-        if feed.leave(&self.prefix, self.number) {
+        if feed.leave(&self.filter, self.number) {
             feeds.remove(&self.namespace);
         }
     }

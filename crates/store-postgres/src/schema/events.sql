@@ -172,9 +172,14 @@ BEGIN
         SELECT m.first_seq, least(m.last_seq, pass_to), pg_current_xact_id() FROM events_missing(v_told) AS m WHERE m.first_seq <= pass_to;
 END $$;
 
+-- The task that an event names, as `EventData::task` of the core says.
+CREATE OR REPLACE FUNCTION event_task(fact jsonb) RETURNS text LANGUAGE sql IMMUTABLE AS $$
+    SELECT coalesce(fact #>> '{lease_acquired,task}', fact #>> '{lease_ended,task}', fact #>> '{yield_asked,task}')
+$$;
+
 -- Events after a cursor, as far as they can be read now (`told`). What is missing up to `pass_to` is passed over by the next call.
 CREATE OR REPLACE FUNCTION events_page(of_namespace text, after_seq bigint, of_prefix text, most integer, pass_to bigint,
-    OUT events jsonb, OUT next bigint, OUT oldest bigint, OUT newest bigint, OUT told bigint, OUT at_ms bigint)
+    of_task_prefix text DEFAULT NULL, OUT events jsonb, OUT next bigint, OUT oldest bigint, OUT newest bigint, OUT told bigint, OUT at_ms bigint)
 LANGUAGE plpgsql VOLATILE SECURITY DEFINER SET search_path FROM CURRENT AS $$
 BEGIN
     at_ms := now_ms();
@@ -197,6 +202,7 @@ BEGIN
             SELECT j.seq, j.at_ms, j.namespace COLLATE "C", j.key COLLATE "C", j.fact 
             FROM job_events(after_seq, told, (SELECT s.events_removed_to FROM store_state s)) AS j) AS known
         WHERE namespace = of_namespace AND (of_prefix IS NULL OR starts_with(key, of_prefix))
+            AND (of_task_prefix IS NULL OR task_covers(of_task_prefix, event_task(fact)))
             -- Late ones that have no new number yet.
             AND NOT coalesce((SELECT range_agg(int8range(g.first_seq, g.last_seq, '[]')) FROM event_gap g WHERE g.last_seq > after_seq)
                 @> known.seq, false)

@@ -167,11 +167,11 @@ BEGIN
     END;
 END $$;
 
--- Revokes a page of all holds that serve a task, are of an owner, or are under a prefix. A holder that takes a key of an earlier page is
--- not affected by later pages.
+-- Revokes a page of all holds that serve a task, are of an owner, are under a prefix, or serve a task or one below it. A holder that takes a
+-- key of an earlier page is not affected by later pages.
 CREATE OR REPLACE FUNCTION lease_revoke_many(
     of_namespace text, of_task text, of_owner text, of_prefix text, after_id bigint, most integer,
-    by_owner text, why text, lock_ms bigint, OUT ended jsonb, OUT next bigint)
+    by_owner text, why text, lock_ms bigint, of_task_prefix text DEFAULT NULL, OUT ended jsonb, OUT next bigint)
 LANGUAGE plpgsql VOLATILE SECURITY DEFINER SET search_path FROM CURRENT AS $$
 DECLARE
     now bigint;
@@ -186,7 +186,7 @@ BEGIN
     SELECT array_agg(id) INTO ids FROM (
         SELECT l.id FROM lease_key l JOIN lease_hold m ON m.key_id = l.id
         WHERE l.namespace = of_namespace AND l.id > after_id AND (m.task = of_task OR m.owner = of_owner
-            OR starts_with(l.key, of_prefix))
+            OR starts_with(l.key, of_prefix) OR task_covers(of_task_prefix, m.task))
         ORDER BY l.id LIMIT most FOR UPDATE OF l) AS locked;
     PERFORM 1 FROM lease_hold WHERE key_id = ANY (ids) ORDER BY key_id FOR UPDATE;
     now := now_ms();
@@ -195,7 +195,8 @@ BEGIN
         SELECT * INTO k FROM lease_key WHERE id = one;
         h := lease_lock_hold(one, now);
         -- The holder of now may be another than the one that was found.
-        IF h.task = of_task OR h.owner = of_owner OR (h.key_id IS NOT NULL AND starts_with(k.key, of_prefix)) THEN
+        IF h.task = of_task OR h.owner = of_owner OR (h.key_id IS NOT NULL AND starts_with(k.key, of_prefix))
+            OR task_covers(of_task_prefix, h.task) THEN
             -- None where its tokens are used up; the others are ended all the same.
             forced := lease_force(k, h, by_owner, why, now);
             IF forced IS NOT NULL THEN

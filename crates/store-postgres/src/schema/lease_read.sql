@@ -43,7 +43,7 @@ $$;
 -- A page of keys, in the order in which they were made. `looks` bounds how many are read.
 CREATE OR REPLACE FUNCTION lease_list(
     of_namespace text, of_prefix text, of_owner text, of_task text, free_too boolean, after_id bigint, most integer,
-    looks integer, OUT leases jsonb, OUT next bigint)
+    looks integer, of_task_prefix text DEFAULT NULL, OUT leases jsonb, OUT next bigint)
 LANGUAGE plpgsql VOLATILE SECURITY DEFINER SET search_path FROM CURRENT AS $$
 DECLARE
     now bigint := now_ms();
@@ -62,6 +62,7 @@ BEGIN
         WHERE k.id = ANY (seen) AND (free_too OR h.key_id IS NOT NULL)
             AND (of_owner IS NULL OR h.owner = of_owner)
             AND (of_task IS NULL OR h.task = of_task)
+            AND (of_task_prefix IS NULL OR task_covers(of_task_prefix, h.task))
             AND (of_prefix IS NULL OR starts_with(k.key, of_prefix))
         ORDER BY k.id LIMIT most + 1) AS found;
     SELECT coalesce(jsonb_agg(lease_view(k, now) ORDER BY k.id), '[]') INTO leases

@@ -11,6 +11,11 @@ CREATE OR REPLACE FUNCTION limit_in_line() RETURNS bigint LANGUAGE sql IMMUTABLE
 CREATE OR REPLACE FUNCTION limit_events() RETURNS bigint LANGUAGE sql IMMUTABLE AS $$ SELECT 16384 $$;
 CREATE OR REPLACE FUNCTION limit_free_ms() RETURNS bigint LANGUAGE sql IMMUTABLE AS $$ SELECT 7260000 $$;
 
+-- Whether a task is another one or below it, as `Task::covers` of the core says. Null if one of them is. No pattern: `%` and `_` are letters.
+CREATE OR REPLACE FUNCTION task_covers(above text, task text) RETURNS boolean LANGUAGE sql IMMUTABLE AS $$
+    SELECT task = above OR starts_with(task, CASE WHEN right(above, 1) = '/' THEN above ELSE above || '/' END)
+$$;
+
 -- A namespace that is new here may not have been new before this store was rewound. `advance` lifts every floor there
 -- is, so the lowest of them is above all that was given before.
 CREATE OR REPLACE FUNCTION floor_of(of_namespace text) RETURNS bigint LANGUAGE plpgsql VOLATILE AS $$

@@ -8,7 +8,7 @@ use fencehold_core::{Event, EventData, Key};
 
 use crate::context::{Context, OpenStore};
 use crate::failure::Failure;
-use crate::follow;
+use crate::follow::{self, EventFilter};
 use crate::show::{Colour, Style};
 use crate::verb::VerbResult;
 
@@ -62,7 +62,7 @@ fn head(summary: &str, next: &str, notes: &[String], style: Style) -> String {
 
 /// The last late writes that were refused, and worse; and when a job was asked to stop last, in wall time.
 async fn alarms(store: &OpenStore, key: &Key) -> Result<(Vec<Event>, Option<u64>), Failure> {
-    let mut events = follow::past_if_told(store, Some(key.as_str())).await?;
+    let mut events = follow::past_if_told(store, EventFilter::of_keys(key.as_str())).await?;
     events.retain(|event| event.key == *key);
     let asked = |event: &&Event| matches!(event.data, EventData::JobCancelRequested { .. });
     let cancelled_wall_ms = events.iter().rev().find(asked).map(|event| event.at_ms);

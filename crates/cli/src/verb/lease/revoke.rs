@@ -16,16 +16,18 @@ use crate::verb::VerbResult;
 #[command(before_help = "\
 fencehold lease revoke reports/daily --reason 'host is gone'
 fencehold lease revoke reports/daily --token 7 --reason 'wrong input'
-fencehold lease revoke --task run-42 --reason 'run was cancelled'")]
+fencehold lease revoke --task run-42 --reason 'run was cancelled'
+fencehold lease revoke --task-prefix run-42 --reason 'and all that it began'")]
 #[command(after_help = "\
 The holder learns it at once where the store can tell it, else at its next renewal. A token is consumed, so that \
 whatever checks tokens refuses the old holder from now on.")]
 #[command(override_usage = "\
 fencehold lease revoke [OPTIONS] --reason <REASON> <KEY>
        fencehold lease revoke [OPTIONS] --reason <REASON> --task <TASK>
+       fencehold lease revoke [OPTIONS] --reason <REASON> --task-prefix <TASK>
        fencehold lease revoke [OPTIONS] --reason <REASON> --owner <OWNER>
        fencehold lease revoke [OPTIONS] --reason <REASON> --prefix <TEXT>")]
-#[command(group = ArgGroup::new("which").required(true).args(["key", "task", "owner", "prefix"]))]
+#[command(group = ArgGroup::new("which").required(true).args(["key", "task", "task_prefix", "owner", "prefix"]))]
 pub(crate) struct Args {
     /// The key
     #[arg(value_name = "KEY")]
@@ -33,6 +35,9 @@ pub(crate) struct Args {
     /// All that are held for this task
     #[arg(long)]
     task: Option<Task>,
+    /// All that are held for this task and those below it: run-42 covers run-42/a
+    #[arg(long, value_name = "TASK")]
+    task_prefix: Option<Task>,
     /// All of this owner
     #[arg(long)]
     owner: Option<Owner>,
@@ -40,7 +45,7 @@ pub(crate) struct Args {
     #[arg(long, value_name = "TEXT")]
     prefix: Option<String>,
     /// Only if the key is still held under this token
-    #[arg(long, value_name = "N", conflicts_with_all = ["task", "owner", "prefix"])]
+    #[arg(long, value_name = "N", conflicts_with_all = ["task", "task_prefix", "owner", "prefix"])]
     token: Option<u64>,
     /// Why; kept in the lease's history
     #[arg(long)]
@@ -68,9 +73,10 @@ impl Args {
     }
 
     fn which(self) -> Result<RevokeTarget, Failure> {
-        match (self.key, self.task, self.owner, self.prefix) {
+        match (self.key, self.task, self.task_prefix, self.owner, self.prefix) {
             (Some(key), ..) => Ok(RevokeTarget::Key { key, only_token: self.token.map(Token::new) }),
             (_, Some(task), ..) => Ok(RevokeTarget::Task(task)),
+            (_, _, Some(above), ..) => Ok(RevokeTarget::TaskPrefix(above)),
             (.., Some(owner), _) => Ok(RevokeTarget::Owner(owner)),
             (.., Some(prefix)) if !prefix.is_empty() => Ok(RevokeTarget::Prefix(prefix)),
             _ => Err(Failure::usage("--prefix <TEXT>: an empty prefix would end every lease")

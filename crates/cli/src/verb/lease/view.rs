@@ -7,7 +7,7 @@ use fencehold_core::{Key, Owner, Task, Token};
 
 use crate::context::{Context, pages};
 use crate::duration::{show_exact_ms, show_ms};
-use crate::follow;
+use crate::follow::{self, EventFilter};
 use crate::output::Format;
 use crate::show::{Cell, Colour, Style, Table, facts, or_dash, utc};
 use crate::verb::VerbResult;
@@ -17,7 +17,8 @@ use crate::verb::VerbResult;
 #[command(before_help = "\
 fencehold lease ls
 fencehold lease ls --prefix reports/ --include-free
-fencehold lease ls --task run-42 -o jsonl")]
+fencehold lease ls --task run-42 -o jsonl
+fencehold lease ls --task-prefix run-42")]
 pub(crate) struct LsArgs {
     /// Only keys that start with this text
     #[arg(long, value_name = "TEXT")]
@@ -28,6 +29,9 @@ pub(crate) struct LsArgs {
     /// Only what is held for this task
     #[arg(long)]
     task: Option<Task>,
+    /// Only what is held for this task and those below it: run-42 covers run-42/a
+    #[arg(long, value_name = "TASK")]
+    task_prefix: Option<Task>,
     /// List free keys too, with how their last lease ended
     #[arg(long)]
     include_free: bool,
@@ -35,8 +39,9 @@ pub(crate) struct LsArgs {
 
 impl LsArgs {
     pub(crate) async fn run(self, context: &Context) -> VerbResult {
-        let LsArgs { prefix, owner, task, include_free } = self;
-        let wanted = ListLeasesRequest { prefix, owner, task, include_free, cursor: None, limit: PAGE_MAX };
+        let LsArgs { prefix, owner, task, task_prefix, include_free } = self;
+        let (cursor, limit) = (None, PAGE_MAX);
+        let wanted = ListLeasesRequest { prefix, owner, task, task_prefix, include_free, cursor, limit };
         let mut leases = Vec::new();
         context
             .look(async |store| {
@@ -175,11 +180,15 @@ pub(crate) fn history(lease: &LeaseView) -> Table {
 #[derive(Debug, clap::Args)]
 #[command(before_help = "\
 fencehold lease watch
-fencehold lease watch reports/ -o jsonl | jq -r .type")]
+fencehold lease watch reports/ -o jsonl | jq -r .type
+fencehold lease watch --task-prefix run-42")]
 pub(crate) struct WatchArgs {
     /// Only keys that start with this text
     #[arg(value_name = "PREFIX")]
     prefix: Option<String>,
+    /// Only what is held for this task and those below it: run-42 covers run-42/a
+    #[arg(long, value_name = "TASK")]
+    task_prefix: Option<Task>,
 }
 
 impl WatchArgs {
@@ -188,7 +197,9 @@ impl WatchArgs {
         store
             .closing(async |store| {
                 let status = store.explained(store.leases.status(&store.call)).await?;
-                follow::follow(store, context.output, status.newest_event_seq, self.prefix.as_deref()).await
+                let filter =
+                    EventFilter { prefix: self.prefix.as_deref(), task_prefix: self.task_prefix.as_ref() };
+                follow::follow(store, context.output, status.newest_event_seq, filter).await
             })
             .await
     }

@@ -220,6 +220,7 @@ fn force(act: RequestedAct, call: &CallContext, ask: &StoreRequest) -> Option<Fo
                 RevokeTarget::Task(task) => format!("task {task}"),
                 RevokeTarget::Owner(owner) => format!("owner {owner}"),
                 RevokeTarget::Prefix(prefix) => format!("keys that start with {prefix}"),
+                RevokeTarget::TaskPrefix(task) => format!("task {task} and those below it"),
             };
             Some(Force { target, reason: Some(format!("{reason} (by {by})")) })
         }

@@ -38,7 +38,8 @@ impl StorePair {
         if self.one_in(3) {
             request.any_of.push(key((first + 1 + self.below(2)) % 3));
         }
-        request.task = self.one_in(2).then(|| Task::new("run-1").unwrap());
+        let task = ["run-1", "run-1/a", "run-10"][usize::try_from(self.below(3)).unwrap()];
+        request.task = self.one_in(2).then(|| Task::new(task).unwrap());
         request.max_age_ms = self.one_in(5).then(|| 3_000 + self.serial % 991);
         request.priority = i16::try_from(self.below(4)).unwrap() - 1;
         if waits {
@@ -130,11 +131,12 @@ impl StorePair {
     }
 
     pub(super) fn revoke(&mut self) {
-        let which = match self.below(6) {
+        let which = match self.below(7) {
             0 => RevokeTarget::Task(Task::new("run-1").unwrap()),
             1 => RevokeTarget::Owner(Owner::new("A").unwrap()),
             2 => RevokeTarget::Prefix("key/".to_owned()),
-            3 => {
+            3 => RevokeTarget::TaskPrefix(Task::new("run-1").unwrap()),
+            4 => {
                 RevokeTarget::Key { key: key(self.below(3)), only_token: Some(Token::new(1 + self.below(9))) }
             }
             _ => RevokeTarget::Key { key: key(self.below(3)), only_token: None },

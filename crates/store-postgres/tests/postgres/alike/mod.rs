@@ -19,7 +19,7 @@ use fencehold_contract::{
     ListLeasesRequest, StoreError,
 };
 use fencehold_core::limits::EVENTS_KEPT;
-use fencehold_core::{EventData, Key, Namespace, Token};
+use fencehold_core::{EventData, Key, Namespace, Task, Token};
 use fencehold_engine::MemoryStore;
 use fencehold_test_servers::calls::waker;
 use fencehold_test_store::{TestStore as _, block_on};
@@ -238,9 +238,9 @@ impl StorePair {
     }
 
     fn compare_events(&mut self, number: u64) {
-        let told = |store: &dyn LeaseStore, space: usize| {
+        let told = |store: &dyn LeaseStore, space: usize, task_prefix: Option<Task>| {
             let mut story: BTreeMap<Key, Vec<EventData>> = BTreeMap::new();
-            let mut request = ListEventsRequest { limit: 1_000, ..ListEventsRequest::default() };
+            let mut request = ListEventsRequest { limit: 1_000, task_prefix, ..ListEventsRequest::default() };
             for _ in 0..EVENTS_KEPT {
                 let page = block_on(store.list_events(&call(space), request.clone())).unwrap();
                 if page.events.is_empty() {
@@ -254,8 +254,11 @@ impl StorePair {
             story
         };
         for space in 0..2 {
-            let (memory, postgres) = (told(&*self.memory, space), told(&*self.postgres, space));
-            assert_eq!(postgres, memory, "sequence {number}\n{}", self.story.join("\n"));
+            for above in [None, Task::new("run-1").ok()] {
+                let memory = told(&*self.memory, space, above.clone());
+                let postgres = told(&*self.postgres, space, above);
+                assert_eq!(postgres, memory, "sequence {number}\n{}", self.story.join("\n"));
+            }
         }
     }
 }

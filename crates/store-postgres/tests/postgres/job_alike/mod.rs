@@ -154,8 +154,7 @@ async fn all_findings(store: &dyn JobStore, call: &CallContext) -> Vec<fencehold
 
 /// What is on record about each job, oldest first. In which order things happened to different jobs of one call does not matter.
 fn stories(store: &dyn LeaseStore, call: &CallContext) -> BTreeMap<String, Vec<(u64, EventData)>> {
-    let request =
-        ListEventsRequest { cursor: None, prefix: Some("job/".to_owned()), limit: 1_000, wait_ms: 0 };
+    let request = ListEventsRequest { prefix: Some("job/".to_owned()), limit: 1_000, ..Default::default() };
     let page = block_on(store.list_events(call, request)).unwrap();
     let mut stories: BTreeMap<String, Vec<(u64, EventData)>> = BTreeMap::new();
     for event in page.events {

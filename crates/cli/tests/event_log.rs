@@ -201,7 +201,11 @@ fn a_store_that_was_restored_to_an_earlier_state_is_said_and_all_that_it_has_is_
 fn force_is_logged_with_the_name_and_the_reason_and_the_log_is_read_by_time_and_namespace() {
     let dir = TestDirectory::new();
     let (mut server, address) = serve(&dir, &dir.store(), "log", &["--event-log-namespace", "quiet"]);
-    fencehold(&dir, &address, &["lease", "acquire", "deploy", "--owner", "ci", "--ttl", "1h"]);
+    fencehold(
+        &dir,
+        &address,
+        &["lease", "acquire", "deploy", "--owner", "ci", "--task", "run-42/a", "--ttl", "1h"],
+    );
     fencehold(&dir, &address, &["lease", "revoke", "deploy", "--by", "ada", "--reason", "wrong branch"]);
     fencehold(&dir, &address, &["quota", "set", "--max-keys", "10", "--by", "bob"]);
     fencehold(&dir, &address, &["--namespace", "team-a", "run", "--key", "theirs", "--", "true"]);
@@ -239,6 +243,8 @@ fn force_is_logged_with_the_name_and_the_reason_and_the_log_is_read_by_time_and_
     assert_eq!(log(&["--since", "2026-01-01T00:00:00Z", "--until", "2026-01-02T00:00:00Z"]).out, "");
     let prefix = log(&["--prefix", "deploy", "-o", "jsonl"]).out;
     assert_eq!(prefix.lines().count(), 2, "{prefix}");
+    assert_eq!(log(&["--task-prefix", "run-42", "-o", "jsonl"]).out, prefix);
+    assert_eq!(log(&["--task-prefix", "run-4", "-o", "jsonl"]).out, "");
     let missing = dir.fencehold(&["event", "ls", "--event-log", "nowhere"]);
     assert_eq!(missing.code, 1, "{missing:?}");
     assert!(missing.err.contains("nowhere: No such file"), "{missing:?}");

@@ -181,6 +181,64 @@ fn a_list_can_be_narrowed() {
     assert_eq!(keys("--include-free --namespace other"), "", "another namespace is another world");
 }
 
+/// Beside leases of other runs: `run-4` and `run-420` are none of `run-42`'s.
+#[test]
+fn a_supervisor_finds_and_ends_what_its_descendants_hold_and_nothing_else() {
+    let dir = TestDirectory::new();
+    let tasks = ["run-42", "run-42/train", "run-42/train/eval", "run-4", "run-420", "run_42/train"];
+    for (nth, task) in tasks.iter().enumerate() {
+        acquire(&dir, &format!("k/{nth}"), &format!("--owner me --task {task}"));
+    }
+    acquire(&dir, "k/none", "");
+    let listed = |words: &str, field: &str| {
+        let listed = dir.json(words);
+        each(&listed[field], "key").join(" ")
+    };
+    assert_eq!(listed("lease ls --task-prefix run-42", "leases"), "k/0 k/1 k/2");
+    assert_eq!(listed("lease ls --task-prefix run-42/train", "leases"), "k/1 k/2");
+    assert_eq!(listed("lease ls --task-prefix run-42 --task run-42/train", "leases"), "k/1");
+    assert_eq!(listed("lease ls --task-prefix run", "leases"), "");
+    assert_eq!(listed("event ls --task-prefix run-42", "events"), "k/0 k/1 k/2");
+
+    let ended = dir.json("lease revoke --task-prefix run-42/train --reason cancelled");
+    assert_eq!(ended["results"].as_array().unwrap().len(), 2, "{ended}");
+    assert_eq!(listed("lease ls", "leases"), "k/0 k/3 k/4 k/5 k/none");
+    assert_eq!(listed("event ls --task-prefix run-42/train", "events"), "k/1 k/2 k/1 k/2");
+    for bad in
+        ["k/0 --task-prefix t", "--task t --task-prefix t", "--task-prefix t --token 1", "--task-prefix ''"]
+    {
+        dir.fencehold(&format!("lease revoke {bad} --reason r")).ended(2);
+    }
+    assert_eq!(listed("lease ls", "leases"), "k/0 k/3 k/4 k/5 k/none");
+}
+
+/// Both ways to watch, from the past into what happens.
+#[test]
+fn a_supervisor_watches_what_its_descendants_take() {
+    let dir = TestDirectory::new();
+    acquire(&dir, "before/own", "--task run-42");
+    acquire(&dir, "before/other", "--task run-420");
+    let mut events = dir.start("event watch --task-prefix run-42 -o jsonl");
+    assert_eq!(events.json_line()["key"], "before/own");
+    let mut watch = dir.start("lease watch --task-prefix run-42 -o jsonl");
+    // `lease watch` begins now, whenever that is: something happens until it has seen it.
+    let watcher = std::thread::spawn(move || watch.json_line());
+    let mut taken = 0;
+    eventually("the watcher has seen something", || {
+        if !watcher.is_finished() {
+            acquire(&dir, &format!("other/{taken}"), "--task run-420/a");
+            acquire(&dir, &format!("own/{taken}"), "--task run-42/a");
+            taken += 1;
+        }
+        watcher.is_finished()
+    });
+    let line = watcher.join().unwrap();
+    assert!(line["key"].as_str().unwrap().starts_with("own/") && line["task"] == "run-42/a", "{line}");
+    for nth in 0..taken {
+        assert_eq!(events.json_line()["key"], format!("own/{nth}"), "each of its own, once, in order");
+    }
+}
+
 #[test]
 fn force_leaves_a_trace() {
     let dir = TestDirectory::new();

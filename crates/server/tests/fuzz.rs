@@ -22,6 +22,7 @@ const BODIES: &[&[u8]] = &[
     br#"{"holds":[{"key":"k","hold_id":"00112233445566778899aabbccddeeff","token":1}]}"#,
     br#"{"key":"k","by":"ada","reason":"wrong branch"}"#,
     br#"{"selector":{"type":"prefix","prefix":"reports/"},"by":"ada","reason":"wrong branch"}"#,
+    br#"{"selector":{"type":"task_prefix","task_prefix":"run-42"},"by":"ada","reason":"wrong branch"}"#,
     br#"{"queue":"emails","kind":"welcome","payload":{"to":"ada@example.org"},"options":{"priority":3},"labels":{"a":"b"}}"#,
     br#"{"jobs":[{"queue":"emails","kind":"welcome","payload":{"to":"ada@example.org"},"options":{"priority":3},"labels":{"a":"b"}}]}"#,
     br#"{"job_id":"01935f6e-7b00-7000-8000-000000000000","hold_id":"00112233445566778899aabbccddeeff","token":1,"report":{"type":"complete","result":7}}"#,

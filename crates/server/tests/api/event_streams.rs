@@ -2,7 +2,7 @@
 
 use fencehold_contract::{AcquireLeaseRequest, HoldRef};
 use fencehold_core::{HoldId, Key, Owner};
-use serde_json::Value;
+use serde_json::{Value, json};
 use tokio::io::{AsyncBufReadExt as _, AsyncWriteExt as _, BufReader};
 use tokio::net::TcpStream;
 
@@ -109,6 +109,41 @@ async fn a_watcher_that_reads_nothing_is_cut_off_and_resumes_from_its_cursor_wit
     }
     let seen: Vec<u64> = seen.iter().map(|event| event["seq"].as_u64().unwrap()).collect();
     assert_eq!(seen, (1..=last).collect::<Vec<_>>(), "each once, in order");
+}
+
+/// Also beside watchers of other tasks and of the same keys, and both in what was there before and in what happens.
+#[tokio::test]
+async fn a_watcher_of_a_task_is_told_of_those_below_it_and_of_no_neighbour() {
+    let server = LocalServer::open().await;
+    let take = async |nth: u32, task: &str| {
+        let body = json!({ "key": format!("k/{nth}"), "owner": "ada", "task": task, "ttl_ms": 60_000,
+            "hold_id": format!("{nth:032x}") });
+        let (status, said) = server.post("/v1/leases/acquire", &body).await;
+        assert_eq!(status, 200, "{said}");
+    };
+    take(1, "run-42").await;
+    take(2, "run-420").await;
+    let mut watchers = Vec::new();
+    for query in [
+        "?cursor=0&task_prefix=run-42",
+        "?cursor=0&prefix=k/&task_prefix=run-42",
+        "?cursor=0&task_prefix=run-420",
+    ] {
+        let mut watcher = StreamReader::start(&server, query, "").await;
+        let (_, before) = watcher.batch().await;
+        watchers.push((query, watcher, before));
+    }
+    server.take("k/3").await;
+    take(4, "run-42/a").await;
+    take(5, "run-420/a").await;
+    for (query, mut watcher, mut told) in watchers {
+        while told.len() < 2 {
+            told.extend(watcher.batch().await.1);
+        }
+        let keys: Vec<&str> = told.iter().map(|event| event["key"].as_str().unwrap()).collect();
+        let expected = if query.ends_with("run-42") { ["k/1", "k/4"] } else { ["k/2", "k/5"] };
+        assert_eq!(keys, expected, "{query}");
+    }
 }
 
 #[tokio::test]

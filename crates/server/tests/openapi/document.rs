@@ -200,8 +200,11 @@ impl Pages {
             "The cursor to go on from, as browsers send it.",
             json!({ "type": "integer", "minimum": 0 }),
         ));
-        let of_the_stream =
-            |parameter: &Value| parameter["name"] == "cursor" || parameter["name"] == "prefix";
+        let of_the_stream = |parameter: &Value| {
+            ["cursor", "prefix", "task_prefix"]
+                .iter()
+                .any(|name| parameter["name"] == *name)
+        };
         let fields = self.query::<op::ListEvents>("").into_iter().filter(of_the_stream);
         parameters.extend(fields);
         let schema = json!({ "type": "string" });

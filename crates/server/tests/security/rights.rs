@@ -312,9 +312,14 @@ fn force_is_in_the_audit_with_who_from_where_what_and_why_and_so_is_who_was_deni
     assert_eq!(fixture.post(&token, "/v1/leases/revoke", revoke.clone()).status, 200);
     assert_eq!(fixture.post(&token, "/v1/leases/revoke", revoke).status, 409, "it is not held any more");
     assert_eq!(fixture.post(&token, "/v1/queues/pause", sample("pause_queue")).status, 403);
+    let of_run = json!({ "type": "task_prefix", "task_prefix": "run-42" });
+    let taken = json!({ "key": "gpu/0", "hold_id": "0".repeat(32), "owner": "ci", "task": "run-42/a", "ttl_ms": 30_000 });
+    assert_eq!(fixture.post(&token, "/v1/leases/acquire", taken).status, 200);
+    let revoke = json!({ "selector": of_run, "by": "alice", "reason": "run was cancelled" });
+    assert_eq!(fixture.post(&token, "/v1/leases/revoke-batch", revoke).status, 200);
     let rows = || fixture.token_db().audit(&AuditFilter::default()).unwrap().entries;
     eventually("all stands in the audit", || {
-        rows().len() >= 4 && rows().iter().all(|row| row.outcome != "pending")
+        rows().len() >= 5 && rows().iter().all(|row| row.outcome != "pending")
     });
     let told: Vec<String> = rows()
         .iter()
@@ -323,6 +328,8 @@ fn force_is_in_the_audit_with_who_from_where_what_and_why_and_so_is_who_was_deni
     assert_eq!(told[1], "revoke_lease key deploy 127.0.0.1 Some(\"wrong branch (by alice)\") done");
     assert_eq!(told[2], "revoke_lease key deploy 127.0.0.1 Some(\"wrong branch (by alice)\") failed");
     assert!(told[3].starts_with("pause_queue ") && told[3].ends_with(" denied"), "{told:?}");
+    let of_many = "revoke_lease_batch task run-42 and those below it 127.0.0.1";
+    assert_eq!(told[4], format!("{of_many} Some(\"run was cancelled (by alice)\") done"));
     assert!(rows()[1].actor.contains(&token.bearer.id.to_string()) && rows()[1].namespace == "team");
 }
 

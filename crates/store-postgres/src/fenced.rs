@@ -151,6 +151,25 @@ mod tests {
     use super::*;
 
     #[test]
+    fn a_fence_is_in_the_way_of_a_revocation_by_a_task_above_its_own() {
+        let mut fence = OpenFence {
+            namespace: "default".to_owned(),
+            key: Some("k".to_owned()),
+            owner: None,
+            task: Task::new("run-42/a").ok(),
+            job: None,
+            pid: 42,
+            open_ms: None,
+        };
+        let above = |task: &str| RevokeTarget::TaskPrefix(Task::new(task).unwrap());
+        assert!(fence.is_on("default", FencedAction::Leases(&above("run-42"))));
+        assert!(!fence.is_on("default", FencedAction::Leases(&above("run-4"))));
+        assert!(!fence.is_on("other", FencedAction::Leases(&above("run-42"))));
+        fence.task = None;
+        assert!(!fence.is_on("default", FencedAction::Leases(&above("run-42"))));
+    }
+
+    #[test]
     fn for_how_long_a_transaction_has_been_open_is_said_only_where_it_can_be_seen() {
         let mut fence = OpenFence {
             namespace: "default".to_owned(),

@@ -103,10 +103,10 @@ pub mod clock {
 pub mod store {
     pub use fencehold_contract::{
         AcquireLeaseRequest, AcquiredLease, AdvancedStore, BlockedWrite, CallContext, Capabilities,
-        EndingView, EventPage, HoldRef, HolderView, JobStore, LeasePage, LeaseStats, LeaseStatsRequest,
-        LeaseStore, LeaseView, ListEventsRequest, ListLeasesRequest, RecordedBlockedWrite, ReleasedLease,
-        RenewLeaseBatchResponse, RevokeLeasesRequest, RevokeTarget, RevokedLease, StoreError, StoreStatus,
-        StoreUrl,
+        ContentionList, EndingView, EventPage, HoldRef, HolderView, JobStore, KeyContention, LeasePage,
+        LeaseStats, LeaseStatsRequest, LeaseStore, LeaseView, ListContentionRequest, ListEventsRequest,
+        ListLeasesRequest, RecordedBlockedWrite, RefusedAcquire, ReleasedLease, RenewLeaseBatchResponse,
+        RevokeLeasesRequest, RevokeTarget, RevokedLease, StoreError, StoreStatus, StoreUrl,
     };
     pub use fencehold_engine::MemoryStore;
     /// A directory on this machine.

@@ -7,9 +7,10 @@ use std::thread;
 use fencehold_contract::metrics::Counter;
 use fencehold_contract::{
     AcquireLeaseRequest, AcquiredLease, AdvancedStore, BlockedWrite, CallContext, Capabilities, EndingView,
-    EventPage, HoldChange, HoldRef, HolderView, LeasePage, LeaseStats, LeaseStatsRequest, LeaseStore,
-    LeaseView, ListEventsRequest, ListLeasesRequest, Quota, QuotaRequest, QuotaView, ReleasedLease,
-    RevokeLeasesRequest, RevokeTarget, RevokedLease, StoreError, StoreStatus, Subscription,
+    EventPage, HoldChange, HoldRef, HolderView, KeyContention, LeasePage, LeaseStats, LeaseStatsRequest,
+    LeaseStore, LeaseView, ListContentionRequest, ListEventsRequest, ListLeasesRequest, Quota, QuotaRequest,
+    QuotaView, ReleasedLease, RevokeLeasesRequest, RevokeTarget, RevokedLease, StoreError, StoreStatus,
+    Subscription,
 };
 use fencehold_core::lease::{LeaseOutcome, LeaseRenewal};
 use fencehold_core::limits::{EVENTS_KEPT, STATS_MS_MAX, WAIT_MS_MAX};
@@ -316,6 +317,13 @@ impl Fixture {
         let request = LeaseStatsRequest { since_ms: STATS_MS_MAX };
         self.drive(self.test_store.store().stats(&self.call, request))
             .expect("endings that can be counted")
+    }
+
+    /// What the handle of `B` and the others remembers of contention.
+    pub(super) fn contention(&self, request: ListContentionRequest) -> Vec<KeyContention> {
+        self.drive(self.test_store.other().list_contention(&self.call, request))
+            .expect("contention that can be listed")
+            .keys
     }
 
     /// What each handle counts of granted, released, expired and stale leases.

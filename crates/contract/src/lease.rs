@@ -16,7 +16,10 @@ use crate::job::{JobRequest, JobResponse, JobStore};
 use crate::json::{AsCursor, AsKeys, AsOptionalCursor, AsResults, is_default, page};
 use crate::metrics::StoreMetrics;
 use crate::operation::{StoreBackend, calls, plain, revoke_all};
-use crate::{Capabilities, HoldListener, QuotaRequest, QuotaView, StoreError, Subscription};
+use crate::{
+    Capabilities, ContentionList, HoldListener, ListContentionRequest, QuotaRequest, QuotaView, StoreError,
+    Subscription,
+};
 
 calls! {
     /// A place where leases live.
@@ -160,6 +163,8 @@ calls! {
         /// Records that a stale write was refused elsewhere: in a transaction of the caller's own, which is rolled back, or at a fence. Of a
         /// token under which the key, or the job, is held, nothing is recorded. One that is sent again may be recorded twice.
         report_blocked_write: ReportBlockedWrite(request: BlockedWrite) -> BlockedWriteRecorded(RecordedBlockedWrite);
+        /// The keys of the caller's namespace that callers contended for lately, and how: as far as the store, or this handle, remembers it.
+        list_contention: Contention(request: ListContentionRequest) -> Contention(ContentionList) [Reads, LeasesAlone];
     }
 }
 
@@ -248,6 +253,11 @@ impl AcquireLeaseRequest {
             preempt_within_ms: None,
             seen_token: None,
         }
+    }
+
+    /// Whether its caller asks for the first time: it was not sent before, nor refused or waiting before.
+    pub fn is_first_sending(&self) -> bool {
+        self.hold_id_age_ms == 0 && self.waited_before_ms == 0
     }
 }
 

@@ -13,6 +13,7 @@ extern crate fencehold_core;
 mod capability;
 pub mod clock;
 pub mod closed;
+pub mod contention;
 mod error;
 mod event;
 mod file_system;
@@ -33,6 +34,7 @@ pub mod stored;
 pub mod url;
 
 pub use capability::Capabilities;
+pub use contention::{ContentionList, KeyContention, ListContentionRequest, RefusedAcquire};
 pub use error::StoreError;
 pub use event::FlatEvent;
 pub use file_system::{memory_file_system, network_file_system};

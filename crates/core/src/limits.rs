@@ -47,6 +47,13 @@ pub const EVENTS_KEPT: usize = 16_384;
 /// How far back endings of leases are counted.
 pub const STATS_MS_MAX: u64 = 24 * 60 * 60 * 1000;
 
+/// Of how many keys of a namespace contention is remembered: those that were contended for last.
+pub const CONTENDED_KEYS_MAX: usize = 1_000;
+/// Of how many keys of all namespaces together one process remembers it.
+pub const CONTENTION_TOTAL_MAX: usize = 16_384;
+/// For how long it is remembered after a key was last contended for.
+pub const CONTENTION_KEPT_MS: u64 = 60 * 60 * 1000;
+
 /// How many may wait in line for one key.
 pub const WAITERS_PER_KEY_MAX: usize = 16_384;
 /// How many keys one acquire may name.

@@ -129,13 +129,15 @@ impl Engine {
             waiter.slots.push(at);
         }
         if waiter.request.wait_ms == 0 {
-            return Err(self.held(&waiter));
+            let refused = self.held(&waiter);
+            return Err(self.note_refused(&waiter, refused, false));
         }
         let is_full = |at: &&u32| self.waiters.in_line_count(**at) >= WAITERS_PER_KEY_MAX;
         if let Some(at) = waiter.slots.iter().find(is_full) {
             let key = self.table.at(*at).map(|slot| slot.key.to_string()).unwrap_or_default();
             let message = format!("{key}: requests in line for this key");
-            return Err(StoreError::LimitReached { message, limit: WAITERS_PER_KEY_MAX as u64 });
+            let full = StoreError::LimitReached { message, limit: WAITERS_PER_KEY_MAX as u64 };
+            return Err(self.note_refused(&waiter, full, false));
         }
         let slots = waiter.slots.clone();
         // Its age was looked at; from now on it is known not to have been granted.
@@ -143,8 +145,21 @@ impl Engine {
         self.waiters.add(ticket, waiter);
         for at in slots {
             self.refresh_notice(at);
+            let waiter_count = self.waiters.in_line_count(at) as u64;
+            if let Some(slot) = self.table.at(at) {
+                self.contention
+                    .waits(self.now, self.table.name_of(space), &slot.key, waiter_count);
+            }
         }
         Ok(None)
+    }
+
+    /// Counts a refused acquisition as contention, if it is that.
+    fn note_refused(&mut self, waiter: &Waiter, error: StoreError, waited: bool) -> StoreError {
+        let namespace = self.table.name_of(waiter.space);
+        self.contention
+            .acquire_failed(self.now, namespace, &waiter.request, &error, waited);
+        error
     }
 
     /// Tries to grant a key, and answers unless it is held: then it is false.
@@ -216,6 +231,7 @@ impl Engine {
     /// The time of a waiter is up.
     fn turn_away(&mut self, ticket: Ticket, waiter: &Waiter) {
         let refused = self.held(waiter);
+        let refused = self.note_refused(waiter, refused, true);
         self.answer(ticket, Err(refused));
         self.refresh_notices(waiter);
     }

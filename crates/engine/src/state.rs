@@ -4,6 +4,7 @@ use std::collections::BTreeMap;
 use std::sync::Arc;
 
 use fencehold_contract::StoreError;
+use fencehold_contract::contention::ContentionLog;
 use fencehold_contract::hold_changes::{HoldChanges, concerns_holder};
 use fencehold_contract::metrics::StoreMetrics;
 use fencehold_contract::operation::StoreResponse;
@@ -34,6 +35,8 @@ pub struct Engine {
     pub(super) waiters: Waiters,
     pub(super) watchers: Watchers,
     pub(super) events: Events,
+    /// Kept nowhere: another process that takes over begins anew.
+    pub(super) contention: ContentionLog,
     pub(super) jobs: JobEngine,
     /// Nothing is granted before this moment.
     pub(super) closed_until_ms: u64,

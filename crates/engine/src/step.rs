@@ -118,6 +118,9 @@ impl Step<'_> {
                 StoreResponse::BlockedWriteRecorded(self.record_blocked_write(namespace, &report))
             }
             StoreRequest::Stats(request) => StoreResponse::Stats(self.stats(namespace, request)),
+            StoreRequest::Contention(request) => {
+                StoreResponse::Contention(self.contention.list(self.now, namespace, &request))
+            }
             StoreRequest::KeepFinished { ms } => {
                 self.set_keep_finished(KeepFinished::for_ms(ms)?);
                 StoreResponse::KeepsFinished

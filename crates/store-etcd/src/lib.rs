@@ -49,6 +49,7 @@ pub use self::request_hook::{EtcdRequest, EtcdRequestHook};
 use self::snapshot::Snapshot;
 use self::undelivered::AcquireResult;
 use fencehold_contract::clock::Clock;
+use fencehold_contract::contention::HandleContention;
 use fencehold_contract::hold_changes::HoldChanges;
 use fencehold_contract::metrics::StoreMetrics;
 use fencehold_contract::operation::{StoreBackend, StoreRequest, StoreResponse, unsupported};
@@ -73,6 +74,7 @@ pub struct EtcdStore {
     sent: Arc<AtomicU64>,
     hold_changes: Arc<HoldChanges>,
     measures: Arc<StoreMetrics>,
+    contention: Arc<HandleContention>,
 }
 
 impl EtcdStore {
@@ -96,6 +98,8 @@ impl EtcdStore {
         let (place, counter, changes) = (url.clone(), Arc::clone(&sent), Arc::clone(&hold_changes));
         let measures = Arc::new(StoreMetrics::counts_only());
         let written = Arc::clone(&measures);
+        let contention = Arc::new(HandleContention::new(Arc::clone(&clock)));
+        let contended = Arc::clone(&contention);
         let actor = Actor::start("fencehold-etcd", move |closing| {
             Ok(Rc::new(EtcdInner {
                 wire: GrpcClient::new(&place, counter, gate)?,
@@ -106,9 +110,10 @@ impl EtcdStore {
                 known: RefCell::default(),
                 feeds: HoldFeeds::new(changes),
                 measures: written,
+                contention: contended,
             }))
         })?;
-        Ok(EtcdStore { actor, url: url.clone(), sent, hold_changes, measures })
+        Ok(EtcdStore { actor, url: url.clone(), sent, hold_changes, measures, contention })
     }
 
     /// Carries out a call on the thread of this handle.
@@ -130,9 +135,12 @@ impl EtcdStore {
         let (namespace, timeout_ms) = (call.namespace.clone(), call.timeout_ms);
         let take = async move |core: &Rc<EtcdInner>, caller: &PendingCall| {
             let call = core.call(namespace.clone(), timeout_ms, request.wait_ms);
-            let taken = Acquisition::new(call, request).run(Some(caller)).await;
-            if taken.answer.is_ok() {
-                core.hear_of_holds(&namespace);
+            let taken = Acquisition::new(call, request.clone()).run(Some(caller)).await;
+            match &taken.answer {
+                Ok(_) => core.hear_of_holds(&namespace),
+                Err(error) => {
+                    core.contention.acquire_failed(&namespace, &request, error, request.wait_ms > 0);
+                }
             }
             taken
         };
@@ -151,6 +159,9 @@ impl StoreBackend for EtcdStore {
     async fn execute(&self, call: &CallContext, ask: StoreRequest) -> Result<StoreResponse, StoreError> {
         if let StoreRequest::Acquire(request) = ask {
             return self.acquire_lease(call, request).await.map(StoreResponse::Acquired);
+        }
+        if let StoreRequest::Contention(request) = &ask {
+            return Ok(StoreResponse::Contention(self.contention.list(&call.namespace, request)));
         }
         let answer = self.ask(call, async move |call| call.carry_out(ask).await).await?;
         if let StoreResponse::Revoked { ended, .. } = &answer {
@@ -209,6 +220,8 @@ struct EtcdInner {
     feeds: HoldFeeds<Namespace>,
     /// What came of this handle's own writes.
     measures: Arc<StoreMetrics>,
+    /// What this handle's own callers contended for.
+    contention: Arc<HandleContention>,
 }
 
 /// One call: the time that it has, and the namespace that it is about.

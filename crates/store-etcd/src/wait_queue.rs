@@ -170,7 +170,13 @@ impl Acquisition<'_> {
             keys: self.request.any_of.clone(),
         };
         let nobody_yet = changed_at(self.call.core.names.waiting(&self.call.namespace, self.hash), 0);
-        self.stand_in_line(waiting, nobody_yet).await?;
+        if self.stand_in_line(waiting, nobody_yet).await? {
+            for at in &snapshot.keys {
+                // With those that were seen there before it came.
+                let waiter_count = at.in_line.saturating_add(1);
+                self.call.core.contention.waits(&self.call.namespace, &at.key, waiter_count);
+            }
+        }
         Ok(())
     }
 

@@ -14,10 +14,11 @@ use fencehold_contract::job::{
 };
 use fencehold_contract::operation::{JobRequest, JobResponse, StoreRequest, StoreResponse};
 use fencehold_contract::{
-    AcquireLeaseRequest, AcquiredLease, AdvancedStore, BlockedWrite, ClosedNamespace, EndingView, EventPage,
-    HoldRef, HolderView, LeasePage, LeaseStats, LeaseStatsRequest, LeaseView, ListEventsRequest,
-    ListLeasesRequest, Quota, QuotaRequest, QuotaUsage, QuotaView, RecordedBlockedWrite, ReleasedLease,
-    RenewLeaseBatchResponse, RevokeLeasesRequest, RevokeTarget, RevokedLease, StoreStatus,
+    AcquireLeaseRequest, AcquiredLease, AdvancedStore, BlockedWrite, ClosedNamespace, ContentionList,
+    EndingView, EventPage, HoldRef, HolderView, KeyContention, LeasePage, LeaseStats, LeaseStatsRequest,
+    LeaseView, ListContentionRequest, ListEventsRequest, ListLeasesRequest, Quota, QuotaRequest, QuotaUsage,
+    QuotaView, RecordedBlockedWrite, RefusedAcquire, ReleasedLease, RenewLeaseBatchResponse,
+    RevokeLeasesRequest, RevokeTarget, RevokedLease, StoreStatus,
 };
 use fencehold_core::job::{
     AttemptOutcome, AttemptRenewal, CompensationState, EffectName, JobId, JobKind, JobOptions, JobRefusal,
@@ -29,7 +30,7 @@ use fencehold_core::{
     BlockedAction, Event, EventData, HoldId, Key, Namespace, Owner, Reason, Refusal, Task, Token,
 };
 
-const GOLDEN: &str = include_str!("../golden/frames.v9.hex");
+const GOLDEN: &str = include_str!("../golden/frames.v10.hex");
 
 fn key() -> Key {
     Key::new("reports/daily").unwrap()
@@ -237,6 +238,7 @@ fn lease_asks() -> Vec<StoreRequest> {
             token: Token::new(33),
             action: BlockedAction::Write,
         }),
+        StoreRequest::Contention(ListContentionRequest { key: Some(key()), prefix: Some("re".to_owned()) }),
     ]
 }
 
@@ -338,6 +340,11 @@ fn job_asks() -> Vec<JobRequest> {
         resolve(EffectResolution::DidNotHappen {}),
         JobRequest::DeleteQueue { queue: queue(), by: owner() },
     ]
+}
+
+fn contended() -> KeyContention {
+    let last_refused = Some(RefusedAcquire { owner: owner(), task: task(), refused_at_ms: 3 });
+    KeyContention { key: key(), begins_at_ms: 1, refused_count: 2, last_refused, max_waiter_count: 4 }
 }
 
 fn endings() -> LeaseStats {
@@ -446,6 +453,7 @@ fn lease_answers() -> Vec<StoreResponse> {
         StoreResponse::Quota(QuotaView { quota: Quota::USUAL, usage: used }),
         StoreResponse::Stats(endings()),
         StoreResponse::BlockedWriteRecorded(RecordedBlockedWrite { recorded: true }),
+        StoreResponse::Contention(ContentionList { keys: vec![contended()] }),
     ]
 }
 
@@ -589,7 +597,7 @@ mod parts {
     use super::super::hostile_client::{least, variants};
     use super::*;
 
-    const PARTS: &str = include_str!("../golden/frame-parts.v9.hex");
+    const PARTS: &str = include_str!("../golden/frame-parts.v10.hex");
 
     /// The least value of each variant.
     fn add_each<T: Serialize + DeserializeOwned>(written: &mut String, what: &str) {

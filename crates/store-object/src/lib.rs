@@ -161,7 +161,12 @@ impl ObjectStore {
             let (acting, sends) = (Arc::clone(inner), Arc::clone(&doubt));
             let mut act: PendingAcquire = Box::pin(async move {
                 let call = ObjectCall { inner: &acting, namespace: &namespace, doubt: &sends };
-                call.acquire(request, wait_ms).await
+                let acquired = call.acquire(request.clone(), wait_ms).await;
+                if let Err(error) = &acquired {
+                    // There is no line: its caller polls.
+                    acting.contention.acquire_failed(&namespace, &request, error, false);
+                }
+                acquired
             });
             let (answer, is_over) = inner.in_time(timeout_ms, &doubt, act.as_mut()).await;
             (answer, (!is_over).then_some(act))
@@ -196,6 +201,9 @@ impl StoreBackend for ObjectStore {
     async fn execute(&self, call: &CallContext, ask: StoreRequest) -> Result<StoreResponse, StoreError> {
         if let StoreRequest::Acquire(request) = ask {
             return self.acquire_lease(call, request).await.map(StoreResponse::Acquired);
+        }
+        if let StoreRequest::Contention(request) = &ask {
+            return Ok(StoreResponse::Contention(self.inner.contention.list(&call.namespace, request)));
         }
         let answer = self.run(call, async move |call| call.carry_out(ask).await).await?;
         if let StoreResponse::Revoked { ended, .. } = &answer {

@@ -5,6 +5,7 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
 
 use fencehold_contract::clock::Clock;
+use fencehold_contract::contention::HandleContention;
 use fencehold_contract::metrics::StoreMetrics;
 use fencehold_contract::{Capabilities, ObjectOptions, StoreError};
 use fencehold_core::lease::LeaseRecord;
@@ -42,6 +43,8 @@ pub(super) struct ObjectStoreInner {
     longest_ttl_ms: AtomicU64,
     /// What came of this handle's own writes.
     pub(super) measures: StoreMetrics,
+    /// What this handle's own callers contended for.
+    pub(super) contention: HandleContention,
 }
 
 impl ObjectStoreInner {
@@ -54,6 +57,7 @@ impl ObjectStoreInner {
         seed: NonceSeed,
     ) -> Self {
         ObjectStoreInner {
+            contention: HandleContention::new(Arc::clone(&clock)),
             cas,
             clock,
             can,

@@ -3,6 +3,7 @@
 //! The line is in the database: the process that frees a key grants it to the first waiter, and leaves the response to
 //! be picked up. Here a waiter waits for its notification, looks when something is due, and looks now and then all the same.
 
+use std::collections::BTreeMap;
 use std::time::Duration;
 
 use fencehold_contract::{AcquireLeaseRequest, AcquiredLease, CallContext, StoreError};
@@ -43,9 +44,15 @@ impl Call<'_> {
         caller: &PendingCall,
     ) -> Result<AcquiredLease, StoreError> {
         self.begin_nothing_outdated()?;
-        let acquired = self.take(request, caller).await?;
-        self.hear_of_holds();
-        Ok(acquired)
+        let acquired = self.take(request, caller).await;
+        match &acquired {
+            Ok(_) => self.hear_of_holds(),
+            Err(error) => {
+                let waited = request.wait_ms > 0;
+                self.contention.acquire_failed(&self.about.namespace, request, error, waited);
+            }
+        }
+        acquired
     }
 
     async fn take(
@@ -59,7 +66,12 @@ impl Call<'_> {
             let (mut id, mut due_in_ms) = match self.ask_for(request, &mut sending).await? {
                 AcquireRow::Ok(acquired) => return Ok(acquired),
                 AcquireRow::Err(error) => return Err(error),
-                AcquireRow::Waiting { id, due_in_ms } => (id, due_in_ms),
+                AcquireRow::Waiting { id, due_in_ms, in_line } => {
+                    for (key, waiter_count) in in_line {
+                        self.contention.waits(&self.about.namespace, &key, waiter_count);
+                    }
+                    (id, due_in_ms)
+                }
             };
             sending.may_be_known = true;
             let listener = self.listen(&format!("w{id}"));
@@ -78,7 +90,7 @@ impl Call<'_> {
                 match self.look_after(hash, id).await {
                     Ok(Some(AcquireRow::Ok(acquired))) => return Ok(acquired),
                     Ok(Some(AcquireRow::Err(error))) => return Err(error),
-                    Ok(Some(AcquireRow::Waiting { id: same, due_in_ms: next })) => {
+                    Ok(Some(AcquireRow::Waiting { id: same, due_in_ms: next, .. })) => {
                         // A moment more than due: the database's clock and this one's timer count differently.
                         (id, due_in_ms) = (same, next.saturating_add(1));
                         if self.budget.elapsed_ms() > request.wait_ms.saturating_add(OVER_TIME_MS) {
@@ -214,7 +226,7 @@ impl Call<'_> {
                 // A fence is on one of its keys: it stays in line.
                 Err(StatementError::Locked(_)) if !self.budget.is_over() => {
                     let due_in_ms = LOCK_MS.unsigned_abs();
-                    return Ok(Some(AcquireRow::Waiting { id, due_in_ms }));
+                    return Ok(Some(AcquireRow::Waiting { id, due_in_ms, in_line: BTreeMap::new() }));
                 }
                 Err(fault) => self.budget.retry_or_fail(fault).await?,
             }

@@ -9,11 +9,15 @@ use fencehold_contract::operation::{StoreBackend, StoreRequest, StoreResponse, k
 use fencehold_contract::{
     AcquireLeaseRequest, AcquiredLease, CallContext, Capabilities, RenewLeaseBatchResponse, StoreError,
 };
+use fencehold_core::Namespace;
 use fencehold_core::limits::TTL_MS_MIN;
 use fencehold_net::PendingCall;
 
 use super::view::counter_of;
 use super::{Call, PostgresInner, PostgresStore, STORE};
+
+/// How long the end of a handle waits for the database to take what was gathered of contention.
+const CLOSE_MS: u64 = 1_000;
 
 impl StoreBackend for PostgresStore {
     async fn execute(&self, call: &CallContext, ask: StoreRequest) -> Result<StoreResponse, StoreError> {
@@ -74,6 +78,14 @@ impl StoreBackend for PostgresStore {
     }
 
     async fn close(&self) {
+        if !self.contention.is_empty() {
+            // A process that asks once and ends, as scripts do, would otherwise leave nothing behind.
+            let call = CallContext::new(Namespace::default()).with_timeout_ms(CLOSE_MS);
+            let added = self.ask(&call, async |_, call| call.add_contention().await).await;
+            if let Err(error) = added {
+                tracing::debug!(%error, "what was gathered of contention is lost");
+            }
+        }
         self.actor.close().await;
     }
 }
@@ -131,6 +143,7 @@ impl Call<'_> {
                 StoreResponse::BlockedWriteRecorded(self.record_blocked_write(&report).await?)
             }
             StoreRequest::Stats(request) => StoreResponse::Stats(self.stats(request).await?),
+            StoreRequest::Contention(request) => StoreResponse::Contention(self.contention(&request).await?),
             StoreRequest::KeepFinished { .. } => return Err(keeps_finished_elsewhere()),
             StoreRequest::Acquire(_) | StoreRequest::Job(_) => {
                 return Err(fencehold_contract::operation::unexpected_response());

@@ -8,6 +8,7 @@
 //! Deliberately absent: a coordinator of our own, and any clock but the database's.
 
 mod acquire;
+mod contention;
 mod contract;
 mod events;
 mod fault;
@@ -33,6 +34,7 @@ use std::rc::Rc;
 use std::sync::Arc;
 
 use fencehold_contract::clock::Clock;
+use fencehold_contract::contention::HandleContention;
 use fencehold_contract::hold_changes::HoldChanges;
 use fencehold_contract::metrics::StoreMetrics;
 use fencehold_contract::url::quoted;
@@ -56,6 +58,7 @@ pub struct PostgresStore {
     hold_changes: Arc<HoldChanges>,
     /// As the database counted when it was last asked.
     measures: StoreMetrics,
+    contention: Arc<HandleContention>,
 }
 
 /// How the schema of a store stands.
@@ -75,10 +78,13 @@ impl PostgresStore {
     pub fn open(url: &PostgresUrl, clock: Arc<dyn Clock>) -> Result<Self, StoreError> {
         let hold_changes: Arc<HoldChanges> = Arc::default();
         let (place, changes) = (url.clone(), Arc::clone(&hold_changes));
+        let contention = Arc::new(HandleContention::new(Arc::clone(&clock)));
+        let gathered = Arc::clone(&contention);
         let actor = Actor::start("fencehold-postgres", move |closing| {
-            PostgresInner::new(&place, clock, closing, changes).map(Rc::new)
+            PostgresInner::new(&place, clock, closing, changes, gathered).map(Rc::new)
         })?;
-        Ok(PostgresStore { actor, url: url.clone(), hold_changes, measures: StoreMetrics::counts_only() })
+        let measures = StoreMetrics::counts_only();
+        Ok(PostgresStore { actor, url: url.clone(), hold_changes, measures, contention })
     }
 
     /// How the schema stands, without changing it.
@@ -189,6 +195,10 @@ struct PostgresInner {
     /// The version of a schema that is newer than this program, once that was said; 0: none is.
     outdated_by: Cell<i32>,
     jobs: job::PostgresJobs,
+    /// What this handle's callers contended for, since it was last added to the database's.
+    contention: Arc<HandleContention>,
+    /// Locked while that is added.
+    adding_contention: tokio::sync::Mutex<()>,
 }
 
 impl PostgresInner {
@@ -197,6 +207,7 @@ impl PostgresInner {
         clock: Arc<dyn Clock>,
         closing: Closing,
         hold_changes: Arc<HoldChanges>,
+        contention: Arc<HandleContention>,
     ) -> Result<Self, StoreError> {
         Ok(PostgresInner {
             pool: Rc::new(Pool::new(url)?),
@@ -212,6 +223,8 @@ impl PostgresInner {
             sighting: Cell::default(),
             outdated_by: Cell::new(0),
             jobs: job::PostgresJobs::new(url),
+            contention,
+            adding_contention: tokio::sync::Mutex::default(),
         })
     }
 
@@ -231,6 +244,7 @@ impl PostgresInner {
         if !self.upkeep_started.replace(true) {
             tokio::task::spawn_local(Rc::clone(self).keep_up());
             tokio::task::spawn_local(Rc::clone(self).keep_counting());
+            tokio::task::spawn_local(Rc::clone(self).keep_adding_contention());
         }
     }
 

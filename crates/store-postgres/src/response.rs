@@ -1,6 +1,8 @@
 //! What the database's functions answer with, as JSON: types of their own, since the schema stays as it is while the types of
 //! the contract change.
 
+use std::collections::BTreeMap;
+
 use fencehold_contract::operation::unexpected_response;
 use fencehold_contract::stored::{HowV1, NoticeV1};
 use fencehold_contract::{
@@ -15,7 +17,13 @@ use serde::{Deserialize, Deserializer};
 pub(super) enum AcquireRow {
     Ok(#[serde(deserialize_with = "acquired")] AcquiredLease),
     Err(#[serde(deserialize_with = "error")] StoreError),
-    Waiting { id: i64, due_in_ms: u64 },
+    Waiting {
+        id: i64,
+        due_in_ms: u64,
+        /// When it came to stand there: how many stand in line for each of its keys.
+        #[serde(default)]
+        in_line: BTreeMap<Key, u64>,
+    },
 }
 
 /// The errors that the functions answer with. Others are raised.

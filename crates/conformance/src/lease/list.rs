@@ -190,3 +190,77 @@ pub(super) fn the_metrics_count_how_leases_ended(g: &Fixture) {
     });
     assert_eq!(more.max().expect("counts"), [3, 2, 1, 1], "granted, released, expired, stale");
 }
+
+fn contention_of(g: &Fixture, name: &str) -> Option<KeyContention> {
+    let request = ListContentionRequest { key: Some(key(name)), prefix: None };
+    g.contention(request).pop()
+}
+
+/// Each refused acquisition counts, by name the last, and each key for itself. What was never refused is not listed.
+pub(super) fn contention_tells_who_was_refused_and_how_long_the_line_was(g: &Fixture) {
+    let all = || g.contention(ListContentionRequest::default());
+    assert_eq!(all(), []);
+    let held = g.take("busy", "A");
+    g.take("quiet", "A");
+    g.in_namespace("elsewhere").take("busy", "B");
+    assert_eq!(all(), [], "nothing was refused yet");
+    assert_held_by(g.try_take("busy", "B"), &held);
+    let asks = AcquireLeaseRequest { task: Some(task("run-1")), ..g.ask("busy", "C") };
+    assert_held_by(g.try_with(asks.clone()), &held);
+    let again = AcquireLeaseRequest { hold_id_age_ms: 1, ..asks };
+    assert_held_by(g.try_with(again), &held);
+    let busy = contention_of(g, "busy").expect("a contended key");
+    let last = busy.last_refused.clone().expect("a refusal");
+    assert_eq!((last.owner, last.task), (owner("C"), Some(task("run-1"))));
+    assert_eq!((busy.refused_count, busy.max_waiter_count), (2, 0), "the same request again counts once");
+    assert!(busy.begins_at_ms <= last.refused_at_ms, "{busy:?}");
+    if g.capabilities().supports_waiting {
+        let line = |count| {
+            let seen = || contention_of(g, "busy").is_some_and(|busy| busy.max_waiter_count == count);
+            until("the line is on record", seen);
+        };
+        let waits = g.stand_in_line(g.ask_to_wait("busy", "B"));
+        line(1);
+        let also_waits = g.stand_in_line(g.ask_to_wait("busy", "C"));
+        line(2);
+        g.release(&held).expect("a live lease");
+        let next = waits.answer().expect("the first in line");
+        g.release(&next).expect("a live lease");
+        also_waits.answer().expect("the second in line");
+        let busy = contention_of(g, "busy").expect("a contended key");
+        assert_eq!((busy.refused_count, busy.max_waiter_count), (2, 2), "one that waits is not refused");
+    } else {
+        g.release(&held).expect("a live lease");
+    }
+    let listed: Vec<Key> = all().into_iter().map(|seen| seen.key).collect();
+    assert_eq!(listed, keys(&["busy"]), "also once it is free");
+    assert_eq!(g.contention(ListContentionRequest { prefix: Some("q".to_owned()), key: None }), []);
+    assert_eq!(g.in_namespace("elsewhere").contention(ListContentionRequest::default()), []);
+}
+
+/// One that stood in line until its time was up was refused.
+pub(super) fn a_wait_that_was_in_vain_is_contention(g: &Fixture) {
+    let held = g.take_with(AcquireLeaseRequest { ttl_ms: g.ttl_ms() * 10, ..g.ask("k", "A") });
+    let request = AcquireLeaseRequest { wait_ms: 200, ..g.ask("k", "B") };
+    let waits = if g.has(TestCapability::MovesTime) {
+        let waits = g.stand_in_line(request);
+        g.pass(201);
+        waits
+    } else {
+        g.start(request)
+    };
+    assert_held_by(waits.answer(), &held);
+    let seen = contention_of(g, "k").expect("a contended key");
+    let last = seen.last_refused.expect("a refusal");
+    assert_eq!((last.owner, seen.refused_count, seen.max_waiter_count), (owner("B"), 1, 1));
+}
+
+pub(super) fn an_acquisition_of_any_of_several_keys_contends_for_each(g: &Fixture) {
+    g.take("a", "A");
+    g.take("b", "A");
+    let either = AcquireLeaseRequest { any_of: keys(&["a", "b"]), ..g.ask("a", "B") };
+    assert!(g.try_with(either).is_err(), "both are held");
+    let seen = g.contention(ListContentionRequest::default()).into_iter();
+    let counts: Vec<(Key, u64)> = seen.map(|seen| (seen.key, seen.refused_count)).collect();
+    assert_eq!(counts, [(key("a"), 1), (key("b"), 1)]);
+}

@@ -26,8 +26,8 @@ use super::{Case, need};
 /// What all the cases speak of.
 mod prelude {
     pub(super) use fencehold_contract::{
-        AcquireLeaseRequest, EndingView, LeaseStore, ListEventsRequest, ListLeasesRequest, Quota,
-        ReleasedLease, RevokeLeasesRequest, RevokeTarget, RevokedLease, StoreError,
+        AcquireLeaseRequest, EndingView, KeyContention, LeaseStore, ListContentionRequest, ListEventsRequest,
+        ListLeasesRequest, Quota, ReleasedLease, RevokeLeasesRequest, RevokeTarget, RevokedLease, StoreError,
     };
     pub(super) use fencehold_core::lease::LeaseOutcome;
     pub(super) use fencehold_core::limits::{
@@ -186,6 +186,9 @@ macro_rules! lease_cases {
                 the_status_counts_keys_holds_and_waiters
                 the_statistics_count_how_leases_ended
                 the_metrics_count_how_leases_ended [Counts]
+                contention_tells_who_was_refused_and_how_long_the_line_was
+                a_wait_that_was_in_vain_is_contention [WaitQueue]
+                an_acquisition_of_any_of_several_keys_contends_for_each
             }
             events {
                 events_tell_a_keys_story_in_order [TellsEvents]

@@ -23,9 +23,10 @@ use crate::job::{
 use crate::operation::{JobRequest, JobResponse, StoreRequest, StoreResponse};
 use crate::problem::{ErrorKind, Problem};
 use crate::{
-    AcquireLeaseRequest, AcquiredLease, AdvancedStore, BlockedWrite, CallContext, EventPage, HoldRef,
-    LeasePage, LeaseStats, LeaseStatsRequest, LeaseView, ListEventsRequest, ListLeasesRequest, QuotaRequest,
-    QuotaView, RecordedBlockedWrite, ReleasedLease, RenewLeaseBatchResponse, RevokedLease, StoreStatus,
+    AcquireLeaseRequest, AcquiredLease, AdvancedStore, BlockedWrite, CallContext, ContentionList, EventPage,
+    HoldRef, LeasePage, LeaseStats, LeaseStatsRequest, LeaseView, ListContentionRequest, ListEventsRequest,
+    ListLeasesRequest, QuotaRequest, QuotaView, RecordedBlockedWrite, ReleasedLease, RenewLeaseBatchResponse,
+    RevokedLease, StoreStatus,
 };
 use fencehold_core::job::ReportedAttempt;
 
@@ -220,6 +221,9 @@ operations! {
         (BlockedWrite) -> RecordedBlockedWrite, [];
     /// Count how the leases of a namespace ended lately
     GetLeaseStats = "get_lease_stats" Get "/v1/leases/stats" LEASE_READ (LeaseStatsRequest) -> LeaseStats, [];
+    /// List the keys that callers contended for in the last hour, those refused most often first
+    ListContention = "list_contention" Get "/v1/leases/contention" LEASE_READ
+        (ListContentionRequest) -> ContentionList, [];
     /// List events after a cursor; waits for up to `wait_ms` for the first one
     ListEvents = "list_events" Get "/v1/events" LEASE_READ (ListEventsRequest) -> EventPage, [410];
 
@@ -414,6 +418,7 @@ store_operations! {
         ListLeases: (List(request)) = (request), (Leases(page)) = (page);
         ReportBlockedWrite: (ReportBlockedWrite(report)) = (report), (BlockedWriteRecorded(recorded)) = (recorded);
         GetLeaseStats: (Stats(request)) = (request), (Stats(stats)) = (stats);
+        ListContention: (Contention(request)) = (request), (Contention(list)) = (list);
         ListEvents: (Events(request)) = (request), (Events(page)) = (page);
         GetStoreStatus: (Status) = (NoQuery {}), (Status(status)) = (status);
         AdvanceStore: (Advance { by, increment }) = (AdvanceStoreRequest { by, increment }), (Advanced(advanced)) = (advanced);

@@ -45,6 +45,7 @@ impl StoreRequest {
             StoreRequest::ReportBlockedWrite(report) => {
                 ensure(report.token > Token::NONE, "token", || "must be more than 0".to_owned())
             }
+            StoreRequest::Contention(request) => check_prefix(request.prefix.as_ref()),
             StoreRequest::Get(_) | StoreRequest::Reopen { .. } | StoreRequest::Status => Ok(()),
         }
     }

@@ -115,6 +115,12 @@ pub(crate) fn of(operation: &str) -> Example {
             "begins_at": "2026-11-15T08:20:00.000Z", "complete": true, "released_count": 118, "expired_count": 2,
             "revoked_count": 1, "aged_out_count": 0, "yielded_count": 3, "abandoned_count": 0, "advanced_count": 0,
         })),
+        "list_contention" => get(json!({
+            "keys": [{
+                "key": "reports/daily", "begins_at": "2026-11-15T08:20:00.000Z", "refused_count": 12,
+                "last_refused": { "owner": OWNER, "refused_at": "2026-11-15T09:20:00.000Z" }, "max_waiter_count": 3,
+            }],
+        })),
         "list_events" => get(json!({
             "events": [{
                 "seq": 7, "at": "2026-11-15T09:20:00.000Z", "key": "reports/daily", "type": "lease_acquired",

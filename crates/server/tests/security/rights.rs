@@ -86,7 +86,9 @@ fn allowed(name: &str, scope: Scope) -> bool {
             "acquire_lease" | "renew_lease" | "release_lease" => scope == Scope::LeaseWrite,
             "revoke_lease" => scope == Scope::LeaseRevoke,
             "report_blocked_write" => matches!(scope, Scope::LeaseWrite | Scope::JobWork),
-            "get_lease" | "list_leases" | "get_lease_stats" | "list_events" => scope == Scope::LeaseRead,
+            "get_lease" | "list_leases" | "get_lease_stats" | "list_contention" | "list_events" => {
+                scope == Scope::LeaseRead
+            }
             "get_store_capabilities" | "get_store_status" => true,
             "enqueue_job" | "begin_operation" => scope == Scope::JobEnqueue,
             "claim_jobs" | "renew_attempt" | "report_attempt" | "write_effect" => scope == Scope::JobWork,

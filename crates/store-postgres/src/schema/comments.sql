@@ -29,7 +29,7 @@ BEGIN
     -- By name: the owner may keep other tables here.
     FOR ours IN SELECT unnest('{event,event_gap,event_late,event_lost,event_old,event_total,fence_mark,job_awaited,job_body,job_dropped,job_effect,job_event,'
         'job_head,job_lane,job_lane_gone,job_note,job_past,job_queue,job_ready,job_running,job_schedule,job_scheduled,job_settled,job_unique,'
-        'job_waiter,lease_ended_count,lease_ending,lease_hold,lease_key,lease_line,lease_waiter,maintenance_error,namespace,namespace_closed,namespace_limit,'
+        'job_waiter,lease_contention,lease_ended_count,lease_ending,lease_hold,lease_key,lease_line,lease_waiter,maintenance_error,namespace,namespace_closed,namespace_limit,'
         'namespace_ttl,namespace_use,party,store_state,tidied}'::regclass[]) AS name
     LOOP
         EXECUTE format('COMMENT ON TABLE %s IS %L', ours.name, c_private);

@@ -149,9 +149,12 @@ CREATE OR REPLACE FUNCTION lease_stand_in_line(w lease_waiter, now bigint) RETUR
 DECLARE
     full_key text;
     new_id bigint;
+    in_line jsonb; -- how many stand in line for each key, with this one
 BEGIN
+    SELECT jsonb_object_agg(k.key, (SELECT count(*) + 1 FROM lease_line l WHERE l.key_id = k.id)) INTO in_line
+    FROM lease_found(w.namespace, w.keys) AS k;
     SELECT k.key INTO full_key FROM lease_found(w.namespace, w.keys) AS k
-    WHERE (SELECT count(*) FROM lease_line l WHERE l.key_id = k.id) >= limit_in_line()
+    WHERE (in_line->>k.key)::bigint > limit_in_line()
     ORDER BY k.nth LIMIT 1;
     IF full_key IS NOT NULL THEN
         RETURN lease_error('Full', jsonb_build_object('what', full_key || ': requests in line for this key', 'limit', limit_in_line()));
@@ -165,7 +168,7 @@ BEGIN
     SELECT DISTINCT k.id, -w.priority, greatest(w.arrived_ms - w.waited_before_ms, 0), new_id, w.until_ms
     FROM lease_found(w.namespace, w.keys) AS k;
     PERFORM lease_refresh_notices(w, now);
-    RETURN jsonb_build_object('Waiting', jsonb_build_object('id', new_id, 'due_in_ms', 0));
+    RETURN jsonb_build_object('Waiting', jsonb_build_object('id', new_id, 'due_in_ms', 0, 'in_line', in_line));
 END $$;
 
 -- In how many milliseconds something happens that a waiter waits for, if no request comes before.

@@ -129,3 +129,18 @@ CREATE TABLE lease_ended_count (
     PRIMARY KEY (namespace, minute_ms, how)
 );
 CREATE INDEX lease_ended_count_at ON lease_ended_count (minute_ms);
+
+-- For which keys callers contend: gathered by each process, and added here now and then. See `contention`.
+CREATE TABLE lease_contention (
+    namespace        text COLLATE "C" NOT NULL,
+    key              text COLLATE "C" NOT NULL,
+    begins_ms        bigint NOT NULL, -- the first refusal or waiter that is remembered
+    last_ms          bigint NOT NULL, -- the last one
+    refused_count    bigint NOT NULL,
+    refused_owner    text, -- whose request was refused last
+    refused_task     text,
+    refused_ms       bigint,
+    max_waiter_count bigint NOT NULL,
+    PRIMARY KEY (namespace, key)
+);
+CREATE INDEX lease_contention_last ON lease_contention (last_ms);

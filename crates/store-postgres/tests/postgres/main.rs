@@ -9,6 +9,7 @@ mod clock;
 mod clock_set;
 mod completed_jobs_drop;
 mod concurrent_marks;
+mod contention;
 mod counts;
 mod event_order;
 mod every_race;

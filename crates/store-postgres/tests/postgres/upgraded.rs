@@ -102,7 +102,7 @@ fn a_schema_of_an_earlier_version_gets_what_is_new() {
     block_on(open(&old).migrate(&call())).unwrap();
     let admin = crate::cluster().admin();
     admin.run(&format!(
-        "DROP TABLE {old}.event_total, {old}.lease_ended_count; UPDATE {old}.migration SET version = 31"
+        "DROP TABLE {old}.event_total, {old}.lease_ended_count, {old}.lease_contention; UPDATE {old}.migration SET version = 31"
     ));
     for (name, then, added) in CHANGED {
         admin.run(&format!(
@@ -111,7 +111,7 @@ fn a_schema_of_an_earlier_version_gets_what_is_new() {
         ));
     }
     let names = block_on(open(&old).migrate(&call())).unwrap();
-    assert_eq!(names, ["events are counted", "tasks below a task"]);
+    assert_eq!(names, ["events are counted", "tasks below a task", "contention is recorded"]);
     assert_same(&old, &new);
     // What was before is not counted, and that is said.
     let stats = |schema: &str| {

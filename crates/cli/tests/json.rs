@@ -174,6 +174,21 @@ fn compare_leases(both: &mut SideBySide) {
     let sent = both.get("/v1/leases/stats?since_ms=3600000");
     assert_eq!((&sent["released_count"], &sent["revoked_count"]), (&json!(2), &json!(2)), "{sent}");
     both.same(["lease", "stats", "--since", "1h"], &sent);
+    compare_contention(both);
+}
+
+fn compare_contention(both: &mut SideBySide) {
+    both.dir.succeeds("lease acquire c --owner o --ttl 1h");
+    for nth in 0..3 {
+        both.dir
+            .fails(&format!("lease acquire c --owner other-{nth} --task t"), 75, &["c is held by o"]);
+    }
+    let sent = both.get("/v1/leases/contention?prefix=c");
+    assert_eq!(sent["keys"][0]["refused_count"], 3, "{sent}");
+    assert_eq!(both.same(["lease", "ls", "--contended", "--prefix", "c"], &sent), sent);
+    assert_eq!(both.dir.json("explain c")["contention"], sent["keys"][0]);
+    assert_eq!(both.get("/v1/leases/contention?key=k-http")["keys"], json!([]), "it was never refused");
+    both.dir.succeeds("lease revoke c --by me --reason why");
 }
 
 /// A claim of a new job by each side: what the verb printed, and the attempt as a request names it.

@@ -343,6 +343,39 @@ fn explain_tells_held_free_expired_and_never_held_apart() {
     waiting.child.kill().unwrap();
 }
 
+/// Those who are refused see it, and so does everybody else: while the process that owns the directory lives.
+#[test]
+fn contended_keys_are_listed_and_explained() {
+    let dir = TestDirectory::new();
+    dir.shows("lease ls --contended", &[]).says(&["no key was contended for"]);
+    let mut holder = dir.start("run --key busy --owner holder -- sleep 60");
+    eventually("the key is held", || dir.lease("busy")["holder"]["owner"] == "holder");
+    dir.succeeds("lease acquire quiet --ttl 1h");
+    for owner in ["ann", "bob"] {
+        dir.fails(&format!("lease acquire busy --task t7 --owner {owner}"), 75, &["holder"]);
+    }
+    let mut waiting = dir.start("lease acquire busy --wait 60s");
+    eventually("the line is on record", || {
+        dir.json("lease ls --contended")["keys"][0]["max_waiter_count"] == 1
+    });
+    let listed = dir.json("lease ls --contended");
+    assert_eq!(listed["keys"].as_array().map(Vec::len), Some(1), "{listed}");
+    let busy = &listed["keys"][0];
+    assert_has(busy, &json!({ "key": "busy", "refused_count": 2, "max_waiter_count": 1 }));
+    assert_has(&busy["last_refused"], &json!({ "owner": "bob", "task": "t7" }));
+    assert_eq!(dir.json("lease ls --contended --prefix q")["keys"], json!([]));
+    dir.shows("lease ls --contended", &["KEY", "REFUSED", "LINE", "busy", "bob", "t7"]);
+    dir.shows(
+        "explain busy",
+        &["Contention: refused 2 times since", "last to bob for task t7", "longest line had 1"],
+    );
+    assert_eq!(dir.json("explain busy")["contention"], *busy);
+    assert!(dir.json("explain quiet")["contention"].is_null(), "it was never refused");
+    dir.fails("lease ls --contended --owner ann", 2, &["cannot be used with"]);
+    waiting.child.kill().unwrap();
+    holder.child.kill().unwrap();
+}
+
 #[test]
 fn a_lost_store_is_refused_until_a_backup_is_put_back_which_repeats_no_token() {
     let dir = TestDirectory::new();

@@ -155,7 +155,12 @@ fn shown(long: &str, key: &str, id: &str, queue: &str) -> Vec<(&'static str, Str
         ),
         ("lease release", format!("{hold}; fh lease release {mine}")),
         ("lease revoke", format!("fh lease revoke other/{long} --reason {long} --by {long}")),
-        ("lease ls", "fh lease ls; fh lease ls --include-free".to_owned()),
+        (
+            "lease ls",
+            format!(
+                "fh lease ls; fh lease ls --include-free; fh lease acquire other/{long} {owner}; fh lease ls --contended"
+            ),
+        ),
         ("lease stats", "fh lease stats; fh lease stats --since 24h".to_owned()),
         ("lease get", format!("fh lease get {key}; fh lease get other/{long}; fh lease get never/{long}")),
         (

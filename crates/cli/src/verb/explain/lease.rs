@@ -1,17 +1,20 @@
 //! `fencehold explain KEY`: who holds it, who waits, what happens next?
 
-use fencehold_contract::{EndingView, FlatEvent, HolderView, LeaseView};
+use fencehold_contract::{
+    EndingView, FlatEvent, HolderView, KeyContention, LeaseView, ListContentionRequest, StoreError,
+};
 use fencehold_core::lease::LeaseOutcome;
 use fencehold_core::{Event, Key};
 use serde::Serialize;
 
 use crate::context::{Context, OpenStore};
 use crate::duration::{show_exact_ms, show_ms};
+use crate::failure::Failure;
 use crate::follow;
 use crate::shell;
 use crate::show::utc;
 use crate::verb::VerbResult;
-use crate::verb::lease::{details, history};
+use crate::verb::lease::{contention_sentence, details, history};
 
 /// All that can be said of a key.
 #[derive(Debug, Serialize)]
@@ -29,6 +32,9 @@ struct LeaseExplanation<'a> {
     renewed_ago_ms: Option<u64>,
     #[serde(skip_serializing_if = "Option::is_none")]
     lease: Option<&'a LeaseView>,
+    /// How others contended for it in the last hour.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    contention: Option<&'a KeyContention>,
     /// Late writes that were refused, and worse.
     alarms: Vec<FlatEvent<&'a Event>>,
 }
@@ -36,14 +42,33 @@ struct LeaseExplanation<'a> {
 pub(super) async fn explain(context: &Context, store: &OpenStore, key: Key) -> VerbResult {
     let lease = store.explained(store.leases.get(&store.call, key.clone())).await?;
     let (alarms, _) = super::alarms(store, &key).await?;
-    let explanation = explanation(&key, lease.as_ref(), &alarms);
+    let contention = contention(store, &key).await?;
+    let explanation =
+        LeaseExplanation { contention: contention.as_ref(), ..explanation(&key, lease.as_ref(), &alarms) };
     context.output.one(&explanation, |style| {
         let head = super::head(&explanation.summary, &explanation.next, &explanation.notes, style);
         let lease = lease
             .as_ref()
             .map(|lease| format!("\n{}{}", details(lease, style), history(lease).below(style)));
-        head + &lease.unwrap_or_default() + &follow::table(&alarms).below(style)
+        let contention = contention.as_ref().map(|seen| {
+            let text = format!("Contention: {}", contention_sentence(seen));
+            style.wrap(&text, 0) + "\n"
+        });
+        head + &contention.unwrap_or_default()
+            + &lease.unwrap_or_default()
+            + &follow::table(&alarms).below(style)
     })
+}
+
+/// How others contended for the key, where the store can tell.
+async fn contention(store: &OpenStore, key: &Key) -> Result<Option<KeyContention>, Failure> {
+    let request = ListContentionRequest { key: Some(key.clone()), prefix: None };
+    match store.leases.list_contention(&store.call, request).await {
+        Ok(list) => Ok(list.keys.into_iter().next()),
+        // A server of an earlier version: all else can be explained.
+        Err(StoreError::Unsupported { .. } | StoreError::Unusable { .. }) => Ok(None),
+        failed => store.explained(std::future::ready(failed)).await.map(|_| None),
+    }
 }
 
 fn explanation<'a>(key: &'a Key, lease: Option<&'a LeaseView>, alarms: &'a [Event]) -> LeaseExplanation<'a> {
@@ -55,6 +80,7 @@ fn explanation<'a>(key: &'a Key, lease: Option<&'a LeaseView>, alarms: &'a [Even
         notes: Vec::new(),
         renewed_ago_ms: None,
         lease,
+        contention: None,
         alarms: alarms.iter().map(FlatEvent).collect(),
     };
     let Some(lease) = lease else { return blank };

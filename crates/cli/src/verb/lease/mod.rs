@@ -1,11 +1,13 @@
 //! `fencehold lease …`: leases from scripts, and for operators.
 
 mod acquire;
+mod contention;
 mod hold;
 mod revoke;
 mod stats;
 mod view;
 
+pub(crate) use contention::sentence as contention_sentence;
 pub(crate) use view::{details, history};
 
 use crate::verb::verbs;

@@ -11,6 +11,7 @@ use crate::follow::{self, EventFilter};
 use crate::output::Format;
 use crate::show::{Cell, Colour, Style, Table, facts, or_dash, utc};
 use crate::verb::VerbResult;
+use crate::verb::lease::contention;
 
 /// List leases: who holds what, for how long
 #[derive(Debug, clap::Args)]
@@ -18,7 +19,8 @@ use crate::verb::VerbResult;
 fencehold lease ls
 fencehold lease ls --prefix reports/ --include-free
 fencehold lease ls --task run-42 -o jsonl
-fencehold lease ls --task-prefix run-42")]
+fencehold lease ls --task-prefix run-42
+fencehold lease ls --contended")]
 pub(crate) struct LsArgs {
     /// Only keys that start with this text
     #[arg(long, value_name = "TEXT")]
@@ -35,11 +37,17 @@ pub(crate) struct LsArgs {
     /// List free keys too, with how their last lease ended
     #[arg(long)]
     include_free: bool,
+    /// List contended keys: how often refused, to whom last, the longest line
+    #[arg(long, conflicts_with_all = ["owner", "task", "task_prefix", "include_free"])]
+    contended: bool,
 }
 
 impl LsArgs {
     pub(crate) async fn run(self, context: &Context) -> VerbResult {
-        let LsArgs { prefix, owner, task, task_prefix, include_free } = self;
+        let LsArgs { prefix, owner, task, task_prefix, include_free, contended } = self;
+        if contended {
+            return contention::list(context, prefix).await;
+        }
         let (cursor, limit) = (None, PAGE_MAX);
         let wanted = ListLeasesRequest { prefix, owner, task, task_prefix, include_free, cursor, limit };
         let mut leases = Vec::new();

@@ -179,7 +179,7 @@ impl Context {
     /// Opens a store that must be there. What is said of it where it is yet to come is the inner error.
     pub(crate) fn open_existing_at(&self, place: &StoreChoice) -> Result<Result<OpenStore, String>, Failure> {
         let name = place.url.to_string();
-        match fencehold_stores::open(&place.clone().for_looking().url, Arc::new(SystemClock)) {
+        match self.open_url(&place.clone().for_looking().url) {
             Err(error) if place.is_yet_to_come(&error) => Ok(Err(format!("there is no store in {name} yet"))),
             opened => self.opened(opened, name).map(Ok),
         }
@@ -201,7 +201,11 @@ impl Context {
 
     /// Opens a store as its URL says.
     pub(crate) fn open_at(&self, place: &StoreChoice) -> Result<OpenStore, Failure> {
-        self.opened(fencehold_stores::open(&place.url, Arc::new(SystemClock)), place.url.to_string())
+        self.opened(self.open_url(&place.url), place.url.to_string())
+    }
+
+    fn open_url(&self, url: &StoreUrl) -> Result<Arc<dyn LeaseStore>, StoreError> {
+        fencehold_stores::open_within(url, Arc::new(SystemClock), self.call().timeout_ms)
     }
 
     fn opened(

@@ -191,6 +191,22 @@ fn storage_that_lets_two_win_is_refused_by_name() {
     assert!(ran.code != 0, "{ran:?}");
 }
 
+/// A server that is down is retried for as long as `--timeout` says: no longer, and no less.
+#[test]
+fn a_server_that_is_down_is_retried_until_the_timeout() {
+    let far = RemoteStoreCli::new("http://127.0.0.1:1".to_owned());
+    let took = |timeout: &str| {
+        let began = Instant::now();
+        far.fencehold(&format!("--timeout {timeout} lease ls"))
+            .ended(69)
+            .says(&["127.0.0.1:1"]);
+        began.elapsed()
+    };
+    // Far from five seconds, which is how long it used to take whatever was asked for.
+    let (short, long) = (took("100ms"), took("6s"));
+    assert!(short < Duration::from_secs(4) && long >= Duration::from_millis(5_500), "{short:?}, {long:?}");
+}
+
 /// The three clouds, a prefix of its own on each.
 fn on_each_cloud(bucket: &str, options: &str) -> [RemoteStoreCli; 3] {
     use servers::ObjectServer;

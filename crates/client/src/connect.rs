@@ -24,6 +24,8 @@ use crate::ttl_advice::TtlAdvice;
 const TIMEOUT_DEFAULT: Duration = Duration::from_secs(10);
 /// Between two tries to open a store that cannot be reached.
 const OPEN_AGAIN: Duration = Duration::from_millis(100);
+/// How long one of the tries may take, so that a caller that has gone is noticed.
+const OPEN_MS_MAX: u64 = 5_000;
 
 /// A handle on a store of leases. Clones share it; leases keep it going until they are gone.
 ///
@@ -328,7 +330,8 @@ async fn open(url: StoreUrl, clock: Arc<dyn Clock>, timeout_ms: u64) -> Result<A
     let opening = move || {
         let give_up_ms = SystemClock.now().store_ms.saturating_add(timeout_ms);
         let opened = loop {
-            match fencehold_stores::open(&url, Arc::clone(&clock)) {
+            let left_ms = give_up_ms.saturating_sub(SystemClock.now().store_ms);
+            match fencehold_stores::open_within(&url, Arc::clone(&clock), left_ms.min(OPEN_MS_MAX)) {
                 Err(StoreError::Unavailable { .. })
                     if SystemClock.now().store_ms < give_up_ms && !sender.is_canceled() =>
                 {

@@ -25,7 +25,7 @@ use fencehold_core::Namespace;
 use fencehold_net::{Actor, HoldFeeds, PendingCall, ResendPolicy};
 use http_client::HttpClient;
 
-/// How long opening retries while the server cannot be reached.
+/// How long opening retries while the server cannot be reached, unless the caller says otherwise.
 const OPENING_MS: u64 = 5_000;
 /// How long it may take to give back a grant whose caller has gone. If that fails, it runs out.
 const GIVING_BACK_MS: u64 = 2_000;
@@ -46,6 +46,11 @@ struct RemoteInner {
 impl RemoteStore {
     /// Reaches a server and learns what its store can do. Waits for answers: not to be called from an executor.
     pub fn open(url: &RemoteUrl, clock: Arc<dyn Clock>) -> Result<Self, StoreError> {
+        Self::open_within(url, clock, OPENING_MS)
+    }
+
+    /// The same with a timeout of the caller's: for how long to retry while the server cannot be reached.
+    pub fn open_within(url: &RemoteUrl, clock: Arc<dyn Clock>, timeout_ms: u64) -> Result<Self, StoreError> {
         let inner = Arc::new(RemoteInner {
             wire: HttpClient::new(url)?,
             feeds: HoldFeeds::new(Arc::default()),
@@ -53,9 +58,9 @@ impl RemoteStore {
         });
         let state = Arc::clone(&inner);
         let actor = Actor::start("fencehold-remote", move |_| Ok(state))?;
-        let can = actor.call_blocking(async |inner: &Arc<RemoteInner>| {
-            let call = CallContext::new(Namespace::default()).with_timeout_ms(OPENING_MS);
-            let mut budget = ServerBudget::new(&inner.clock, &inner.wire, OPENING_MS, 0).reads_only(true);
+        let can = actor.call_blocking(async move |inner: &Arc<RemoteInner>| {
+            let call = CallContext::new(Namespace::default()).with_timeout_ms(timeout_ms);
+            let mut budget = ServerBudget::new(&inner.clock, &inner.wire, timeout_ms, 0).reads_only(true);
             loop {
                 let asked = inner.wire.send::<op::GetStoreCapabilities>(&call, &NoQuery {});
                 match budget.limit(asked).await {

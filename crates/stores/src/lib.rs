@@ -8,6 +8,24 @@ use fencehold_contract::{LeaseStore, StoreError, StoreUrl};
 /// Opens the store that a URL names.
 pub fn open(url: &StoreUrl, clock: Arc<dyn Clock>) -> Result<Arc<dyn LeaseStore>, StoreError> {
     match url {
+        #[cfg(feature = "remote")]
+        StoreUrl::Remote(url) => Ok(Arc::new(fencehold_store_remote::RemoteStore::open(url, clock)?)),
+        url => open_within(url, clock, 0),
+    }
+}
+
+/// The same with a timeout of the caller's, for a store that must be reached to be opened: for how long to retry while it cannot
+/// be. The others open at once, and are reached by their first call.
+pub fn open_within(
+    url: &StoreUrl,
+    clock: Arc<dyn Clock>,
+    #[cfg_attr(
+        not(feature = "remote"),
+        expect(unused_variables, reason = "no store of this build needs it")
+    )]
+    timeout_ms: u64,
+) -> Result<Arc<dyn LeaseStore>, StoreError> {
+    match url {
         StoreUrl::Memory(kept) => Ok(Arc::new(fencehold_engine::MemoryStore::open_with(clock, *kept)?)),
         #[cfg(feature = "file")]
         StoreUrl::File(url) => {
@@ -25,7 +43,10 @@ pub fn open(url: &StoreUrl, clock: Arc<dyn Clock>) -> Result<Arc<dyn LeaseStore>
         #[cfg(not(feature = "postgres"))]
         StoreUrl::Postgres(_) => Err(lacks("postgres:", "postgres")),
         #[cfg(feature = "remote")]
-        StoreUrl::Remote(url) => Ok(Arc::new(fencehold_store_remote::RemoteStore::open(url, clock)?)),
+        StoreUrl::Remote(url) => {
+            use fencehold_store_remote::RemoteStore;
+            Ok(Arc::new(RemoteStore::open_within(url, clock, timeout_ms)?))
+        }
         #[cfg(not(feature = "remote"))]
         StoreUrl::Remote(_) => Err(lacks("http:", "remote")),
         #[cfg(feature = "object")]

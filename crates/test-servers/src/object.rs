@@ -14,6 +14,8 @@ use fencehold_contract::{ObjectUrl, Scheme};
 
 use crate::{installed, until};
 
+pub use gcs::{GcsServer, GcsWrite, HeldWrite};
+
 /// Storage that tests can use.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum ObjectServer {
@@ -110,7 +112,7 @@ impl ObjectServer {
 
     fn start(self) -> String {
         match self {
-            ObjectServer::Gcs => format!("http://{}", gcs::start()),
+            ObjectServer::Gcs => GcsServer::start().endpoint(),
             ObjectServer::Moto => {
                 let start = |port: u16| {
                     let mut command = Command::new(installed("python/bin/python3"));

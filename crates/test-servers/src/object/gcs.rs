@@ -4,8 +4,11 @@
 use std::collections::{BTreeMap, HashMap};
 use std::io::{BufRead as _, BufReader, Read as _, Write as _};
 use std::net::{SocketAddr, TcpListener, TcpStream};
-use std::sync::{Arc, Mutex};
+use std::sync::{Arc, Mutex, mpsc};
 use std::thread;
+use std::time::Duration;
+
+use crate::locked;
 
 /// An object as it is kept.
 struct GcsObject {
@@ -19,6 +22,10 @@ struct GcsBucket {
     /// Uploads that were opened: for which name, and on which condition.
     uploads: HashMap<u64, (String, Option<u64>)>,
     numbers: u64,
+    /// Every write, in the order in which they were carried out or refused.
+    writes: Vec<GcsWrite>,
+    /// Which writes are to be held up.
+    pending_holds: Vec<PendingHold>,
 }
 
 impl GcsBucket {
@@ -39,7 +46,15 @@ impl GcsBucket {
     }
 
     fn write(&mut self, name: &str, condition: Option<u64>, body: Vec<u8>) -> GcsResponse {
-        if !self.holds(name, condition) {
+        let is_met = self.holds(name, condition);
+        self.writes.push(GcsWrite {
+            name: name.to_owned(),
+            if_generation_match: condition,
+            generation: self.objects.get(name).map_or(0, |kept| kept.generation),
+            body: String::from_utf8_lossy(&body).into_owned(),
+            status: if is_met { 200 } else { 412 },
+        });
+        if !is_met {
             return GcsResponse::refusal(412, "conditionNotMet");
         }
         let generation = self.generation();
@@ -48,18 +63,105 @@ impl GcsBucket {
     }
 }
 
-/// Starts it on a free port, for as long as the process lasts.
-pub(super) fn start() -> SocketAddr {
-    let listener = TcpListener::bind("127.0.0.1:0").unwrap();
-    let address = listener.local_addr().unwrap();
-    let bucket = Arc::new(Mutex::new(GcsBucket::default()));
-    thread::spawn(move || {
-        for stream in listener.incoming().flatten() {
-            let bucket = Arc::clone(&bucket);
-            thread::spawn(move || serve(&stream, address, &bucket));
-        }
-    });
-    address
+/// A write as the server saw it.
+#[derive(Clone, Debug)]
+pub struct GcsWrite {
+    /// The object's name.
+    pub name: String,
+    /// The generation that the object must have; 0: it must not exist.
+    pub if_generation_match: Option<u64>,
+    /// The generation that it had; 0: there was none.
+    pub generation: u64,
+    /// What was to be written.
+    pub body: String,
+    /// 200: it was carried out. 412: it was refused.
+    pub status: u16,
+}
+
+/// How long a test waits for a write that it wants to hold up, before it has failed.
+const ARRIVES_WITHIN: Duration = Duration::from_secs(60);
+
+/// A write that is to be held up, and those at both ends of the wait.
+struct PendingHold {
+    text: String,
+    arrived: mpsc::Sender<()>,
+    go_on: mpsc::Receiver<()>,
+}
+
+/// One write, held up on its way.
+pub struct HeldWrite {
+    arrived: mpsc::Receiver<()>,
+    go_on: mpsc::Sender<()>,
+}
+
+impl HeldWrite {
+    /// Waits until the write is there. It has been sent, and nothing of it was carried out.
+    pub fn arrived(&self) {
+        self.arrived.recv_timeout(ARRIVES_WITHIN).expect("the write arrives");
+    }
+
+    /// Lets it go on.
+    pub fn let_through(self) {
+        self.go_on.send(()).expect("the write is held");
+    }
+}
+
+/// A server of its own, whose writes can be seen and held up.
+pub struct GcsServer {
+    address: SocketAddr,
+    bucket: Arc<Mutex<GcsBucket>>,
+}
+
+impl GcsServer {
+    /// Starts it on a free port, for as long as the process lasts.
+    pub fn start() -> Self {
+        let listener = TcpListener::bind("127.0.0.1:0").unwrap();
+        let address = listener.local_addr().unwrap();
+        let bucket = Arc::new(Mutex::new(GcsBucket::default()));
+        let served = Arc::clone(&bucket);
+        thread::spawn(move || {
+            for stream in listener.incoming().flatten() {
+                let bucket = Arc::clone(&served);
+                thread::spawn(move || serve(&stream, address, &bucket));
+            }
+        });
+        GcsServer { address, bucket }
+    }
+
+    /// Where it listens.
+    pub fn endpoint(&self) -> String {
+        format!("http://{}", self.address)
+    }
+
+    /// Holds up the next write whose body has this text in it, before it is carried out. The body is the second of two requests: the
+    /// condition was checked by the first, and is checked again when the write is carried out.
+    pub fn hold_write(&self, text: &str) -> HeldWrite {
+        let (has_arrived, arrived) = mpsc::channel();
+        let (go_on, may_go_on) = mpsc::channel();
+        let pending = PendingHold { text: text.to_owned(), arrived: has_arrived, go_on: may_go_on };
+        locked(&self.bucket).pending_holds.push(pending);
+        HeldWrite { arrived, go_on }
+    }
+
+    /// Every write so far, in the order in which they were carried out or refused.
+    pub fn writes(&self) -> Vec<GcsWrite> {
+        locked(&self.bucket).writes.clone()
+    }
+}
+
+/// Waits here if this write is to be held up.
+fn wait_while_held(bucket: &Mutex<GcsBucket>, body: &[u8]) {
+    let text = String::from_utf8_lossy(body);
+    let hold = {
+        let mut bucket = locked(bucket);
+        let found = bucket.pending_holds.iter().position(|hold| text.contains(&hold.text));
+        found.map(|at| bucket.pending_holds.remove(at))
+    };
+    if let Some(hold) = hold {
+        let _ = hold.arrived.send(());
+        // A test that has gone holds nothing up.
+        let _ = hold.go_on.recv();
+    }
 }
 
 /// Serves one connection to its end. A client that goes away is no fault.
@@ -81,7 +183,8 @@ fn serve(stream: &TcpStream, address: SocketAddr, bucket: &Mutex<GcsBucket>) -> 
         }
         let mut body = vec![0; length];
         reader.read_exact(&mut body).ok()?;
-        let answer = answer(&method, &target, body, address, &mut bucket.lock().unwrap());
+        wait_while_held(bucket, &body);
+        let answer = answer(&method, &target, body, address, &mut locked(bucket));
         answer.send(stream, method == "HEAD")?;
     }
 }

@@ -3,6 +3,7 @@
 
 mod bench;
 mod disk;
+mod documents;
 mod earlier_data;
 mod event_log;
 mod far_stores;

@@ -315,8 +315,8 @@ fn force_is_in_the_audit_with_who_from_where_what_and_why_and_so_is_who_was_deni
     assert_eq!(fixture.post(&token, "/v1/leases/revoke", revoke).status, 409, "it is not held any more");
     assert_eq!(fixture.post(&token, "/v1/queues/pause", sample("pause_queue")).status, 403);
     let of_run = json!({ "type": "task_prefix", "task_prefix": "run-42" });
-    let taken = json!({ "key": "gpu/0", "hold_id": "0".repeat(32), "owner": "ci", "task": "run-42/a", "ttl_ms": 30_000 });
-    assert_eq!(fixture.post(&token, "/v1/leases/acquire", taken).status, 200);
+    let lease = json!({ "key": "gpu/0", "hold_id": "0".repeat(32), "owner": "ci", "task": "run-42/a", "ttl_ms": 30_000 });
+    assert_eq!(fixture.post(&token, "/v1/leases/acquire", lease).status, 200);
     let revoke = json!({ "selector": of_run, "by": "alice", "reason": "run was cancelled" });
     assert_eq!(fixture.post(&token, "/v1/leases/revoke-batch", revoke).status, 200);
     let rows = || fixture.token_db().audit(&AuditFilter::default()).unwrap().entries;

@@ -154,11 +154,11 @@ impl Engine {
         Ok(None)
     }
 
-    /// Counts a refused acquisition as contention, if it is that.
-    fn note_refused(&mut self, waiter: &Waiter, error: StoreError, waited: bool) -> StoreError {
+    /// Counts a refused acquisition as contention, if it is that. `at_the_end`: of its time in line.
+    fn note_refused(&mut self, waiter: &Waiter, error: StoreError, at_the_end: bool) -> StoreError {
         let namespace = self.table.name_of(waiter.space);
         self.contention
-            .acquire_failed(self.now, namespace, &waiter.request, &error, waited);
+            .acquire_failed(self.now, namespace, &waiter.request, &error, at_the_end);
         error
     }
 

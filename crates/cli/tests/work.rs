@@ -200,6 +200,32 @@ fn a_signal_lets_the_command_finish_and_claims_no_more() {
     assert_has(&dir.job(&second), &json!({ "state": "queued", "attempt_count": 0 }));
 }
 
+/// The circuit breaker of a worker is its operator's to see.
+#[cfg(all(feature = "remote", feature = "server"))]
+#[test]
+fn a_worker_says_that_its_circuit_breaker_opened_and_closed() {
+    let dir = TestDirectory::new();
+    let id = dir.enqueue("1", "");
+    let (mut server, address) = crate::support::serve(&dir, "127.0.0.1:0");
+    let options = format!("--store http://{address} --timeout 100ms");
+    let mut command = dir.command(&format!("work --queue q --until-empty {options} -- sh -c"));
+    command.arg("echo up >up; while [ ! -e go ]; do sleep 0.01; done");
+    let err = std::fs::File::create(dir.path("err")).unwrap();
+    let work = command.stdout(std::process::Stdio::null()).stderr(err).spawn().unwrap();
+    let mut work = RunningProcess::adopt(work);
+    eventually("the command is up", || !dir.lines("up").is_empty());
+    server.send(Signal::KILL);
+    eventually("the server is gone", || server.is_over());
+    // Its report is sent again and again.
+    std::fs::write(dir.path("go"), "").unwrap();
+    let says = |words: &str| dir.lines("err").join(" ").contains(words);
+    eventually("the breaker is open", || says("circuit breaker open (opening 1 in a row;"));
+    let (_server, _) = crate::support::serve(&dir, &address);
+    eventually("no job is left", || work.is_over());
+    assert!(says("circuit breaker closed: the store answers again"), "{:?}", dir.lines("err"));
+    assert_eq!(dir.job(&id)["state"], "completed");
+}
+
 /// What it has to say of the signal has to wait; the command does not.
 #[test]
 fn a_reader_that_does_not_read_keeps_no_signal_from_being_heard() {

@@ -13,6 +13,7 @@ use fencehold_core::Refusal;
 use fencehold_core::limits::{HOLD_AGE_MS_MAX, WAIT_MS_MAX};
 use fencehold_core::ttl::GrantedTerm;
 
+use crate::breaker::Permit;
 use crate::connection::ConnectionInner;
 use crate::error::Error;
 use crate::holding::{HoldGrant, HoldTarget};
@@ -56,17 +57,20 @@ struct Acquisition<'a> {
     ended: u32,
 }
 
-impl Acquisition<'_> {
+impl<'a> Acquisition<'a> {
     async fn run(&mut self) -> Result<(HoldRef, HoldGrant), Error> {
         loop {
-            self.admitted().await?;
+            let permit = self.admitted().await?;
             let sent_ms = self.connection.now_ms();
             if self.claim.age_ms(sent_ms) > HOLD_AGE_MS_MAX {
                 // No store would hear of so old a hold id. Whatever it was granted is freed in the background.
                 self.claim = HoldAttempt::new(self.connection, self.terms)?;
             }
-            let wait_ms = self.wait_ms(sent_ms);
-            match self.ask(sent_ms, wait_ms).await {
+            // One that tries for all others does not wait in line yet.
+            let wait_ms = if permit.is_probe() { 0 } else { self.wait_ms(sent_ms) };
+            let answer = self.ask(sent_ms, wait_ms).await;
+            drop(permit);
+            match answer {
                 Ok(acquired) => {
                     if let Some(granted) = self.granted(sent_ms, acquired).await? {
                         return Ok(granted);
@@ -94,7 +98,7 @@ impl Acquisition<'_> {
         let call = self.connection.call(timeout_ms);
         self.claim.sent(sent_ms, sent_ms.saturating_add(wait_ms));
         let answer = self.connection.store.acquire(&call, request);
-        let answer = self.connection.answer(wait_ms.saturating_add(timeout_ms), answer).await;
+        let answer = self.connection.answer(wait_ms, timeout_ms, answer).await;
         self.claim.answered(&answer);
         answer
     }
@@ -194,12 +198,16 @@ impl Acquisition<'_> {
     }
 
     /// Waits for the breaker to let this call through.
-    async fn admitted(&mut self) -> Result<(), Error> {
+    async fn admitted(&mut self) -> Result<Permit<'a>, Error> {
+        let connection: &'a ConnectionInner = self.connection;
         if self.is_try() {
-            let admitted = self.connection.breaker.admit(self.connection.now_ms());
-            return admitted.map_err(|_| left_alone());
+            let now_ms = connection.now_ms();
+            return connection
+                .breaker
+                .admit(now_ms)
+                .map_err(|at_ms| left_alone(connection, at_ms, now_ms));
         }
-        self.tries.admitted(self.connection).await
+        self.tries.admitted(connection).await
     }
 }
 

@@ -9,7 +9,7 @@ use fencehold_contract::{CallContext, LeaseStore, StoreError, StoreUrl};
 use fencehold_core::{BadInput, Key, Namespace, Owner};
 use futures_channel::oneshot;
 
-use crate::breaker::{CircuitBreakerPolicy, CircuitBreakerState};
+use crate::breaker::{CircuitBreakerPolicy, CircuitBreakerState, CircuitBreakerStats};
 use crate::connection::ConnectionInner;
 use crate::election::Election;
 use crate::error::Error;
@@ -165,9 +165,24 @@ impl Fencehold {
         &self.connection().clock
     }
 
-    /// The state of the circuit breaker: whether acquisitions are held back because the store keeps failing.
+    /// The state of the circuit breaker: whether acquisitions are held back because the store keeps failing or is slow.
     pub fn circuit_breaker(&self) -> CircuitBreakerState {
-        self.connection().breaker.state(self.connection().now_ms())
+        self.circuit_breaker_stats().state
+    }
+
+    /// The state of the circuit breaker, and what it has counted: calls that failed, were slow or were held back.
+    ///
+    /// ```
+    /// # #[tokio::main(flavor = "current_thread")]
+    /// # async fn main() -> Result<(), fencehold::Error> {
+    /// let fh = fencehold::Fencehold::connect("memory:").await?;
+    /// let stats = fh.circuit_breaker_stats();
+    /// assert_eq!((stats.state.name(), stats.opened_count, stats.slow_count), ("closed", 0, 0));
+    /// # Ok(())
+    /// # }
+    /// ```
+    pub fn circuit_breaker_stats(&self) -> CircuitBreakerStats {
+        self.connection().breaker.stats(self.connection().now_ms())
     }
 
     /// Releases every lease of this handle and its clones, finishes what is under way in the background, and closes the
@@ -277,7 +292,7 @@ impl FenceholdBuilder {
         FenceholdBuilder { timeout: Some(timeout), ..self }
     }
 
-    /// When the circuit breaker holds acquisitions back because the store keeps failing.
+    /// When the circuit breaker holds acquisitions back because the store keeps failing or is slow.
     pub fn circuit_breaker(self, policy: CircuitBreakerPolicy) -> Self {
         FenceholdBuilder { circuit_breaker: policy, ..self }
     }

@@ -94,7 +94,7 @@ impl ConnectionInner {
         Arc::new(ConnectionInner {
             changed,
             _subscription: subscription,
-            breaker: Breaker::new(breaker),
+            breaker: Breaker::new(breaker, timeout_ms, jitter),
             retries: Retries::new(retries, clock.now().store_ms),
             advisor: Advisor::new(store.capabilities().min_ttl_ms),
             timers: Timers::new(Arc::clone(&clock), Arc::clone(&wake)),
@@ -133,8 +133,7 @@ impl ConnectionInner {
         send: impl for<'c> FnOnce(&'c dyn LeaseStore, &'c CallContext) -> StoreCall<'c, T>,
     ) -> Result<T, StoreError> {
         let call = self.call(self.timeout_ms);
-        self.answer(wait_ms.saturating_add(self.timeout_ms), send(&*self.store, &call))
-            .await
+        self.answer(wait_ms, self.timeout_ms, send(&*self.store, &call)).await
     }
 
     /// The same for a call about jobs.
@@ -144,24 +143,30 @@ impl ConnectionInner {
         send: impl for<'c> FnOnce(&'c dyn JobStore, &'c CallContext) -> StoreCall<'c, T>,
     ) -> Result<T, StoreError> {
         let (jobs, call) = (self.jobs()?, self.call(self.timeout_ms));
-        self.answer(wait_ms.saturating_add(self.timeout_ms), send(jobs, &call)).await
+        self.answer(wait_ms, self.timeout_ms, send(jobs, &call)).await
     }
 
-    /// Waits for a store's answer, but not for ever: a store that keeps silent past the timeout has lost the answer.
+    /// Waits for a store's answer, but not for ever: a store that keeps silent past the timeout, and past what the call may
+    /// stand in line, has lost the answer.
     pub(crate) async fn answer<T>(
         &self,
+        wait_ms: u64,
         timeout_ms: u64,
         call: impl Future<Output = Result<T, StoreError>>,
     ) -> Result<T, StoreError> {
-        self.answer_within(timeout_ms.saturating_add(GRACE_MS), call).await
+        let limit_ms = wait_ms.saturating_add(timeout_ms).saturating_add(GRACE_MS);
+        self.answer_within(limit_ms, wait_ms > 0, call).await
     }
 
+    /// The same, by this limit. How long a call took that `waits` in line says nothing about the store.
     pub(crate) async fn answer_within<T>(
         &self,
         limit_ms: u64,
+        waits: bool,
         call: impl Future<Output = Result<T, StoreError>>,
     ) -> Result<T, StoreError> {
-        let give_up_ms = self.now_ms().saturating_add(limit_ms);
+        let sent_ms = self.now_ms();
+        let give_up_ms = sent_ms.saturating_add(limit_ms);
         let answer = match first(call, self.timers.sleep_until(give_up_ms)).await {
             First::Left(answer) => answer,
             First::Right(()) => {
@@ -170,9 +175,9 @@ impl ConnectionInner {
         };
         let now_ms = self.now_ms();
         if let Err(StoreError::Unavailable { .. } | StoreError::OutcomeUnknown { .. }) = &answer {
-            self.breaker.failed(now_ms);
+            self.breaker.failed(sent_ms, now_ms);
         } else {
-            self.breaker.succeeded(now_ms);
+            self.breaker.answered(sent_ms, now_ms, waits);
             self.retries.succeeded();
         }
         answer

@@ -70,7 +70,7 @@ mod wake;
 mod watch;
 mod worker;
 
-pub use breaker::{CircuitBreakerPolicy, CircuitBreakerState};
+pub use breaker::{CircuitBreakerPolicy, CircuitBreakerState, CircuitBreakerStats};
 pub use connect::{Fencehold, FenceholdBuilder};
 pub use election::{Election, Leader, LeaderView, Observer};
 pub use error::{Error, ErrorKind, LostCause};

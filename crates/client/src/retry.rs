@@ -1,4 +1,4 @@
-//! Trying again: past the breaker, after a full-jitter backoff, within a budget that all callers of a handle share, so that a
+//! Trying again: past the circuit breaker, after a full-jitter backoff, within a budget that all callers of a handle share, so that a
 //! thousand of them do not turn a store's hiccup into its end, and not for ever.
 //!
 //! Every request to a store may be sent twice, so no caller needs a rule of its own about when to.
@@ -9,11 +9,12 @@ use std::time::Duration;
 use fencehold_contract::{CallContext, JobStore, StoreError};
 use fencehold_core::retry::full_jitter_ms;
 
+use crate::breaker::Permit;
 use crate::connect::Fencehold;
 use crate::connection::{ConnectionInner, StoreCall};
-use crate::error::Error;
+use crate::error::{Error, ShownTime};
 use crate::random::jitter;
-use crate::time::ms;
+use crate::time::{first, ms};
 use crate::wake::lock;
 
 /// How failed acquisitions are tried again.
@@ -102,6 +103,8 @@ impl Retries {
 /// The tries of one request.
 #[derive(Debug, Default)]
 pub(crate) struct RetryLoop {
+    /// Whether an open breaker holds it back: not what a holder does under its claim.
+    is_of_holder: bool,
     /// Until when it is tried; `None`: until the handle's timeout after the first failure.
     pub(crate) until_ms: Option<u64>,
     /// Failures in a row, and since when.
@@ -114,6 +117,11 @@ impl RetryLoop {
         RetryLoop { until_ms, ..RetryLoop::default() }
     }
 
+    /// Of what a holder does under its claim, which no breaker holds back.
+    pub(crate) fn of_holder(until_ms: u64) -> Self {
+        RetryLoop { is_of_holder: true, ..RetryLoop::new(Some(until_ms)) }
+    }
+
     /// The store has answered.
     pub(crate) fn answered(&mut self) {
         self.failures = 0;
@@ -121,14 +129,28 @@ impl RetryLoop {
     }
 
     /// Waits for the breaker to let this request through.
-    pub(crate) async fn admitted(&mut self, connection: &ConnectionInner) -> Result<(), Error> {
+    pub(crate) async fn admitted<'c>(
+        &mut self,
+        connection: &'c ConnectionInner,
+    ) -> Result<Permit<'c>, Error> {
+        let breaker = &connection.breaker;
+        if self.is_of_holder {
+            return Ok(Permit::always(breaker));
+        }
+        let mut is_delayed = false;
         loop {
             let now_ms = connection.now_ms();
-            let Err(at_ms) = connection.breaker.admit(now_ms) else { return Ok(()) };
+            let at_ms = match breaker.admit(now_ms) {
+                Ok(permit) => return Ok(permit),
+                Err(at_ms) => at_ms,
+            };
             if at_ms >= self.give_up_ms(connection, now_ms) {
-                return Err(left_alone());
+                return Err(left_alone(connection, at_ms, now_ms));
             }
-            connection.timers.sleep_until(at_ms).await;
+            if !std::mem::replace(&mut is_delayed, true) {
+                breaker.count_delayed();
+            }
+            first(breaker.has_room(), connection.timers.sleep_until(at_ms)).await;
         }
     }
 
@@ -164,9 +186,12 @@ impl RetryLoop {
     }
 }
 
-/// What a caller learns while the breaker is open.
-pub(crate) fn left_alone() -> Error {
-    Error::Unavailable { message: "it has failed too often, and is left alone for a moment".to_owned() }
+/// What a caller learns while the breaker is open, or half open with enough calls that try: when to ask again.
+pub(crate) fn left_alone(connection: &ConnectionInner, at_ms: u64, now_ms: u64) -> Error {
+    connection.breaker.count_refused();
+    let left = ShownTime(Duration::from_millis(at_ms.saturating_sub(now_ms)));
+    let message = format!("it has failed or was slow too often, and is left alone for another {left}");
+    Error::Unavailable { message }
 }
 
 /// Whether the same request may get through a moment later.
@@ -198,8 +223,10 @@ impl ConnectionInner {
         self.jobs()?;
         let asking = async {
             loop {
-                tries.admitted(self).await?;
-                match self.send_job(wait_ms, &send).await {
+                let permit = tries.admitted(self).await?;
+                let answer = self.send_job(wait_ms, &send).await;
+                drop(permit);
+                match answer {
                     Ok(answer) => return Ok(answer),
                     Err(error) if may_pass(&error) => tries.pause(self, error).await?,
                     Err(error) => return Err(error.into()),

@@ -5,7 +5,7 @@ use std::time::Duration;
 
 use fencehold_test_servers::is_alone;
 
-use crate::gated_store::{GatedFixture, done, next, with, within};
+use crate::gated_store::{GatedCall, GatedFixture, done, next, with, within};
 
 /// Everything that `tracing` gets in this process.
 #[derive(Clone, Default)]
@@ -156,4 +156,37 @@ async fn a_handler_that_ignores_its_cancellation_is_told_of() {
     assert!(job.is_cancelled());
     assert!(line(&log, &["was cancelled", "its handler goes on", &format!("job={id}")]), "{}", log.text());
     drop(worker);
+}
+
+#[tokio::test]
+async fn each_change_of_the_circuit_breaker_is_told_with_its_state() {
+    if !is_alone("tracing_output::each_change_of_the_circuit_breaker_is_told_with_its_state") {
+        return;
+    }
+    let log = TracingLog::listen();
+    let mut policy = fencehold::CircuitBreakerPolicy::default();
+    policy.failures_in_a_row = 2;
+    policy.open_jitter_percent = 0;
+    let fixture = GatedFixture::with(|connect| connect.circuit_breaker(policy)).await;
+    fixture.gate.close(GatedCall::Acquire);
+    for _ in 0..2 {
+        within(fixture.fh.lease("k").try_acquire()).await.unwrap_err();
+    }
+    let opened = ["WARN", "the store keeps failing: acquisitions pause", "state=\"open\""];
+    let fields = ["failures_in_a_row=2", "opened_in_a_row=1", "open_ms=1000", "slow_after_ms=5000"];
+    assert!(breaker_line(&log, &opened) && breaker_line(&log, &fields), "{}", log.text());
+    fixture.gate.open(GatedCall::Acquire);
+    fixture.pass(1_000);
+    let _lease = done(fixture.fh.lease("k").try_acquire()).await;
+    let tried = ["INFO", "acquisitions may try the store", "state=\"half_open\"", "calls_max=1"];
+    assert!(breaker_line(&log, &tried), "{}", log.text());
+    assert!(breaker_line(&log, &["INFO", "the store answers again", "state=\"closed\""]), "{}", log.text());
+    assert_eq!(log.text().matches("fencehold::breaker").count(), 3, "one for each change: {}", log.text());
+}
+
+/// A line of the circuit breaker, which has a target of its own.
+fn breaker_line(log: &TracingLog, words: &[&str]) -> bool {
+    let text = log.text();
+    let mut lines = text.lines().filter(|line| line.contains("fencehold::breaker"));
+    lines.any(|line| words.iter().all(|word| line.contains(word)))
 }

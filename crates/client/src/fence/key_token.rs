@@ -95,7 +95,7 @@ impl KeyToken {
         let report = BlockedWrite { key: self.key.clone(), token: self.token, action };
         let call = connection.call(RECORD_WITHIN_MS);
         let reported = connection.store.report_blocked_write(&call, report);
-        if let Err(error) = connection.answer(RECORD_WITHIN_MS, reported).await {
+        if let Err(error) = connection.answer(0, RECORD_WITHIN_MS, reported).await {
             tracing::debug!(key = %self.key, %error, "a refused write could not be recorded in the store");
         }
     }

@@ -65,7 +65,7 @@ impl AttemptReporter {
         match self {
             AttemptReporter::Store(handle) => {
                 let AttemptRef { job_id: job, token, .. } = entry.attempt;
-                let tries = RetryLoop::new(Some(last_try_ms(handle, holding)));
+                let tries = RetryLoop::of_holder(last_try_ms(handle, holding));
                 let written = handle
                     .connection
                     .ask_until(tries, 0, |jobs, call| jobs.write_effects(call, vec![entry.clone()]));

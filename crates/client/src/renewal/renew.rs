@@ -35,7 +35,7 @@ pub(super) async fn renew(connection: Arc<ConnectionInner>, due: Vec<Arc<Holding
     let sent_ms = connection.now_ms();
     let limit_ms = timeout_ms.saturating_add(timeout_ms / 2);
     let sending = send(&connection, timeout_ms, holds, attempts);
-    match connection.answer_within(limit_ms, sending).await {
+    match connection.answer_within(limit_ms, false, sending).await {
         Ok((answers, waited_ms)) => {
             let trip_ms = connection.now_ms().saturating_sub(sent_ms).saturating_sub(waited_ms);
             connection.advisor.saw_round_trip(trip_ms);

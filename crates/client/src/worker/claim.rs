@@ -4,6 +4,7 @@
 //! hold id, which gets the same jobs. A worker that stops while the outcome is open leaves the question to the handle's own
 //! thread, which releases whatever was claimed.
 
+use std::convert::Infallible;
 use std::pin::pin;
 use std::sync::Arc;
 
@@ -31,15 +32,28 @@ const CLAIM_WAIT_MS: u64 = 60_000;
 impl WorkerCore {
     /// Claims until the worker is asked to stop, or cannot go on.
     pub(super) async fn claim(&self) {
-        let work = self.connection().unless_closed(self.claim_on());
+        // The breaker is looked at first: each change is seen before the claim that follows it.
+        let work = first(self.follow_breaker(), self.connection().unless_closed(self.claim_on()));
         let outcome = match first(self.shared.draining(), work).await {
             First::Left(()) => Ok(()),
-            First::Right(outcome) => outcome,
+            First::Right(First::Left(never)) => match never {},
+            First::Right(First::Right(outcome)) => outcome,
         };
         self.shared.count(|tally| {
             tally.claimer_gone = true;
             tally.failure = outcome.err();
         });
+    }
+
+    /// Passes on each change of the circuit breaker.
+    async fn follow_breaker(&self) -> Infallible {
+        let connection = self.connection();
+        let mut seen = connection.breaker.changes();
+        loop {
+            seen = connection.breaker.changed(seen).await;
+            let stats = connection.breaker.stats(connection.now_ms());
+            self.shared.report_to(&WorkerEvent::CircuitBreakerChanged(&stats));
+        }
     }
 
     /// `Ok`: no job is ready, and the worker is to end then.
@@ -62,8 +76,10 @@ impl WorkerCore {
             let mut claim =
                 ClaimAttempt { worker: self, request, began_ms: connection.now_ms(), unsure: false };
             let count = loop {
-                tries.admitted(connection).await?;
-                match claim.ask().await {
+                let permit = tries.admitted(connection).await?;
+                let claimed = claim.ask(permit.is_probe()).await;
+                drop(permit);
+                match claimed {
                     Ok(count) => break count,
                     Err(error) if may_pass(&error) => {
                         if tries.failures == 0 {
@@ -121,9 +137,9 @@ struct ClaimAttempt<'a> {
 }
 
 impl ClaimAttempt<'_> {
-    /// Asks once. Gives how many jobs came of it.
-    async fn ask(&mut self) -> Result<usize, StoreError> {
-        let wait_ms = self.request.wait_ms;
+    /// Asks once; to try the store (`is_probe`), without waiting in line. Gives how many jobs came of it.
+    async fn ask(&mut self, is_probe: bool) -> Result<usize, StoreError> {
+        let wait_ms = if is_probe { 0 } else { self.request.wait_ms };
         let ends_when_idle = self.worker.terms.until_empty && wait_ms > 0;
         let answer = if ends_when_idle { self.ask_until_idle().await } else { self.send(wait_ms).await };
         match answer {

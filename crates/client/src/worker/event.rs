@@ -10,6 +10,7 @@ use fencehold_core::job::{AttemptOutcome, ReportedAttempt};
 
 use super::WorkerCore;
 use super::shared::{ReadyJob, WorkerShared};
+use crate::breaker::CircuitBreakerStats;
 use crate::error::{Error, LostCause};
 use crate::job::{Job, last_try_ms};
 use crate::report::{OnDelayed, QueuedReport};
@@ -38,6 +39,9 @@ pub enum WorkerEvent<'a> {
     /// it, or there was nothing to report. It comes once for each attempt, in the order in which reports are settled. A job
     /// that was released before its handler began has it too, with the outcome `Released` and a duration of 0.
     AttemptEnded(&'a EndedAttempt),
+    /// The circuit breaker of the worker's handle has changed its state: while it is open, no jobs are claimed, and what runs goes on.
+    /// Changes that follow each other at once may be folded into one.
+    CircuitBreakerChanged(&'a CircuitBreakerStats),
 }
 
 /// How an attempt ended: what its worker reported, and what the store made of it.

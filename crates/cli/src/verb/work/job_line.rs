@@ -5,7 +5,7 @@ use std::fmt::Write as _;
 use std::sync::{Mutex, PoisonError};
 
 use fencehold::job::JobKind;
-use fencehold::{EndedAttempt, Job, JobId, Token};
+use fencehold::{CircuitBreakerState, CircuitBreakerStats, EndedAttempt, Job, JobId, Token};
 use serde::Serialize;
 use serde_json::value::RawValue;
 
@@ -51,6 +51,23 @@ impl JobLines {
                 self.writer.line(&serde_json::to_string(&line).unwrap_or_default());
             }
             Format::Table | Format::Env => self.writer.line(&self.output.style.wrap(&line.sentence(), 2)),
+        }
+    }
+
+    /// The store is left alone for a while, or answers again.
+    pub(super) fn show_breaker(&self, stats: &CircuitBreakerStats) {
+        match (stats.state, stats.retry_in) {
+            (CircuitBreakerState::Open, Some(retry_in)) => {
+                let ms = u64::try_from(retry_in.as_millis()).unwrap_or(u64::MAX);
+                let CircuitBreakerStats { opened_in_a_row, failed_count, slow_count, .. } = stats;
+                self.note(&format!(
+                    "circuit breaker open (opening {opened_in_a_row} in a row; {failed_count} calls failed, {slow_count} were slow): \
+                     no jobs are claimed for {}; what runs goes on",
+                    show_ms(ms)
+                ));
+            }
+            (CircuitBreakerState::Closed, _) => self.note("circuit breaker closed: the store answers again"),
+            _ => {}
         }
     }
 

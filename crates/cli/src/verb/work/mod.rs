@@ -203,6 +203,7 @@ impl Args {
                     job.id()
                 )),
                 WorkerEvent::AttemptEnded(end) => told.show(end),
+                WorkerEvent::CircuitBreakerChanged(stats) => told.show_breaker(stats),
                 _ => {}
             })
             .handle_any_blocking(move |job, payload: Box<RawValue>| handler.handle(&job, payload.get()));

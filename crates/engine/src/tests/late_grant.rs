@@ -1,9 +1,12 @@
-//! R14: a grant whose caller has gone.
+//! R14: a grant whose caller has gone, of a lease or of an operation.
 
 use fencehold_conformance::assert_matches;
-use fencehold_contract::HoldRef;
-use fencehold_contract::operation::{StoreRequest, StoreResponse};
+use fencehold_contract::job::{BeginOperationRequest, OperationStatus};
+use fencehold_contract::operation::{JobRequest, JobResponse, StoreRequest, StoreResponse};
+use fencehold_contract::{AcquireLeaseRequest, HoldRef};
+use fencehold_core::job::{JobId, UniqueKey};
 use fencehold_core::lease::LeaseOutcome;
+use fencehold_core::ledger::InDoubtPolicy;
 
 use super::super::state::{Granted, ResponseBody};
 use super::{OutgoingResponse, TestEngine, request};
@@ -59,4 +62,41 @@ fn one_that_was_cancelled_before_its_turn_is_granted_nothing() {
     let answers = release(&mut rig, &holder);
     assert!(answers.iter().all(|answered| answered.ticket != gone));
     assert_eq!(rig.view("k").unwrap().holder, None);
+}
+
+/// The same operation, begun by another request each time.
+fn begin(nth: u64) -> StoreRequest {
+    let AcquireLeaseRequest { hold_id, owner, ttl_ms, .. } = request("k", nth);
+    StoreRequest::Job(JobRequest::BeginOperation(BeginOperationRequest {
+        job_id: JobId::from_random(nth, [7; 10]),
+        idempotency_key: UniqueKey::new("pay-7").unwrap(),
+        payload: "7".into(),
+        hold_id,
+        owner,
+        ttl_ms,
+        idempotency_window_ms: 60_000,
+        in_doubt_policy: InDoubtPolicy::Manual,
+    }))
+}
+
+/// What a beginning is given, if the operation is its own to carry out.
+fn begun(rig: &mut TestEngine, nth: u64) -> Result<Granted, OperationStatus> {
+    let answered = rig.ask(begin(nth)).1.pop().expect("an answer");
+    match answered.result {
+        ResponseBody::ToRead(_) => Ok(answered.granted.expect("a claim says where")),
+        ResponseBody::Said(said) => Err(
+            assert_matches!(said, Ok(StoreResponse::Job(JobResponse::BegunOperation(Ok(begun)))) => begun.operation),
+        ),
+    }
+}
+
+/// Nothing was done for a beginning that no caller has seen, so no person needs to look.
+#[test]
+fn an_operation_whose_caller_had_gone_is_not_in_doubt() {
+    let mut rig = TestEngine::new();
+    let gone = begun(&mut rig, 1).expect("it is new");
+    rig.engine.abandon(rig.now, gone, &mut rig.archive);
+    rig.engine.take_batch(true);
+    let next = begun(&mut rig, 2);
+    assert!(matches!(next, Ok(Granted::Jobs(_))), "the next request carries it out: {next:?}");
 }

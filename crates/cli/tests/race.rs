@@ -227,6 +227,13 @@ fn what_the_store_does_not_accept_cannot_be_arranged() {
         let why = told["message"].as_str().unwrap();
         assert!(why.contains("cannot be arranged") && why.contains("5000"), "{why}");
     }
+    // Of all of them, none held: that is no success either.
+    let all = dir.fencehold(&format!("race run --all --store {url} -o json")).ended(77).json();
+    let reports = all["races"].as_array().unwrap();
+    assert!(!reports.is_empty());
+    for report in reports {
+        assert_eq!(report["verdict"], "not_applicable", "{report}");
+    }
 }
 
 #[test]

@@ -8,7 +8,8 @@ use std::time::Duration;
 use fencehold::blocking::{FencedFile, Fencehold};
 use fencehold::fence::file::Appended;
 use fencehold::fence::{FenceError, KeyToken};
-use fencehold::{Job, JobError, Key, Namespace, Owner, Token, limits};
+use fencehold::store::ListEventsRequest;
+use fencehold::{BlockedAction, EventData, Job, JobError, Key, Namespace, Owner, Token, limits};
 use tempfile::TempDir;
 
 fn work_dir() -> (TempDir, PathBuf) {
@@ -50,6 +51,37 @@ fn a_raised_fence_refuses_the_holder_before_who_has_seen_nothing_of_it() {
         assert_eq!(raised_by, Some(Owner::new("host/7/next").unwrap()));
     }
     assert!(!path.exists(), "nothing was written");
+}
+
+/// The file keeps no trace of what it refuses; the store that the holder has its lease from does.
+#[test]
+fn what_a_late_holder_was_refused_is_recorded_in_its_store() {
+    let (_folder, path) = work_dir();
+    let fh = Fencehold::connect("memory:").unwrap();
+    let file = FencedFile::open(&path).unwrap();
+    let late = fh.lease("reports/daily").acquire().unwrap();
+    let old = late.key_token();
+    late.release().unwrap();
+    let next = fh.lease("reports/daily").acquire().unwrap();
+    file.raise(&next).unwrap();
+    let recorded = || {
+        let request = ListEventsRequest { limit: 100, ..ListEventsRequest::default() };
+        let events = fh.wait(fh.store().list_events(&fh.call(), request)).unwrap().events;
+        let blocked = events.into_iter().filter_map(|event| match event.data {
+            EventData::StaleWriteBlocked { token, current_token, action, .. } => {
+                Some((event.key.to_string(), token, current_token, action))
+            }
+            _ => None,
+        });
+        blocked.collect::<Vec<_>>()
+    };
+    let refused = ("reports/daily".to_owned(), old.token(), next.token(), BlockedAction::Write);
+    assert!(is_stale(file.append(&old, "late", "late\n")));
+    assert_eq!(recorded(), vec![refused.clone(); 1]);
+    assert!(is_stale(file.replace(&old, "late\n")));
+    assert_eq!(recorded(), vec![refused.clone(); 2]);
+    assert!(is_stale(file.raise(&old)));
+    assert_eq!(recorded(), vec![refused; 3]);
 }
 
 /// Without a raise the fence knows no better: the late write gets through, as the documentation says.

@@ -9,8 +9,8 @@ use std::time::Duration;
 
 use fencehold::clock::{Clock as _, ManualClock, SystemClock};
 use fencehold::fence::{FenceError, FencedObject, KeyToken};
-use fencehold::store::LeaseStore;
-use fencehold::{Fencehold, Key, Owner, Token};
+use fencehold::store::{LeaseStore, ListEventsRequest};
+use fencehold::{BlockedAction, EventData, Fencehold, Key, Owner, Token};
 use fencehold_contract::ObjectUrl;
 use fencehold_store_object::{Cas as _, NonceSeed, ObjectStore, Storage, over_after_ms};
 use fencehold_test_servers::object::{CLOUDS, ObjectServer};
@@ -52,6 +52,34 @@ async fn a_stale_holder_is_refused_and_changes_nothing() {
         object.write(pass(34, "B"), "again\n").await.expect("the same token is its own");
         assert_eq!(object.mark().await.unwrap().unwrap().1.token, Token::new(34));
     }
+}
+
+/// The object keeps no trace of what it refuses; the store that the holder has its lease from does.
+#[tokio::test]
+async fn what_a_late_holder_was_refused_is_recorded_in_its_store() {
+    let object = FencedObject::open_with(beside(&CLOUDS[0].place())).await.unwrap();
+    let fh = Fencehold::connect("memory:").await.unwrap();
+    let late = fh.lease("reports/daily").acquire().await.unwrap();
+    let old = late.key_token();
+    late.release().await.unwrap();
+    let next = fh.lease("reports/daily").acquire().await.unwrap();
+    object.raise(&next).await.unwrap();
+    let recorded = async || {
+        let request = ListEventsRequest { limit: 100, ..ListEventsRequest::default() };
+        let events = fh.store().list_events(&fh.call(), request).await.unwrap().events;
+        let blocked = events.into_iter().filter_map(|event| match event.data {
+            EventData::StaleWriteBlocked { token, current_token, action, .. } => {
+                Some((token, current_token, action))
+            }
+            _ => None,
+        });
+        blocked.collect::<Vec<_>>()
+    };
+    let refused = (old.token(), next.token(), BlockedAction::Write);
+    object.write(old.clone(), "late\n").await.unwrap_err();
+    assert_eq!(recorded().await, [refused; 1]);
+    object.raise(old).await.unwrap_err();
+    assert_eq!(recorded().await, [refused; 2]);
 }
 
 /// R18: A (33) is paused, B (34) holds and has not written; raised at acquisition, the fence refuses A all the same, and

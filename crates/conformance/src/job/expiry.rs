@@ -149,6 +149,30 @@ pub(super) fn a_completion_after_takeover_is_stale(g: &Fixture) {
     }
 }
 
+/// A write that was refused elsewhere under the claim of a job is in the job's events; under a live claim nothing is recorded.
+pub(super) fn a_write_that_was_refused_elsewhere_under_a_claim_is_recorded_unless_it_is_live(g: &Fixture) {
+    let a = g.new_work("q", "A");
+    g.crash(&a);
+    let b = g.work("q", "B");
+    let before = g.job_facts(a.job.id).len();
+    assert!(!g.report_blocked_claim(&b), "it is live");
+    assert!(g.report_blocked_claim(&a));
+    g.complete(&b).expect("a live claim");
+    assert!(g.report_blocked_claim(&b), "it is over");
+    let blocked = g.job_facts(a.job.id).split_off(before);
+    let blocked: Vec<_> = blocked
+        .into_iter()
+        .filter_map(|fact| match fact {
+            EventData::StaleWriteBlocked { token, current_token, action, .. } => {
+                Some((token, current_token, action))
+            }
+            _ => None,
+        })
+        .collect();
+    let refused = |token| (token, b.job.token, BlockedAction::Complete);
+    assert_eq!(blocked, [refused(a.job.token), refused(b.job.token)]);
+}
+
 /// R09: one worker, two attempts at one job: the first thread is stale, whatever its name.
 pub(super) fn the_first_of_two_attempts_of_one_worker_is_stale(g: &Fixture) {
     let first = g.new_work("q", "W");

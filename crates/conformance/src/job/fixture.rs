@@ -8,7 +8,7 @@ use fencehold_contract::job::{
     JobSelector, JobStore, JobView, LedgerEntry, LedgerResponse, ListEffectsRequest, ListJobsRequest, NewJob,
     QueueMode, QueueView, Report, SetQueueModeRequest, Unique, WaitRequest,
 };
-use fencehold_contract::{LeaseStore, StoreError};
+use fencehold_contract::{BlockedWrite, LeaseStore, StoreError};
 use fencehold_core::job::{
     AttemptOutcome, AttemptRenewal, EffectName, JobId, JobKind, JobOptions, JobRefusal, JobState, QueueName,
     ReportedAttempt, UniqueKey,
@@ -16,7 +16,7 @@ use fencehold_core::job::{
 use fencehold_core::ledger::{Compensation, InDoubtPolicy};
 use fencehold_core::limits::{CRASH_SPREAD_MS, WAIT_MS_MAX};
 use fencehold_core::retry::{Backoff, RetryPolicy};
-use fencehold_core::{EventData, HoldId, Reason, Token};
+use fencehold_core::{BlockedAction, EventData, HoldId, Key, Reason, Token};
 
 use crate::concurrent::PendingCall;
 use crate::fixture::{Fixture, fresh_hold, owner, until};
@@ -386,6 +386,15 @@ impl Fixture {
     }
 
     /// What is on record about a job, oldest first.
+    /// Reports that a completion under this claim was refused elsewhere. Whether that was recorded.
+    pub(super) fn report_blocked_claim(&self, work: &ClaimedWork) -> bool {
+        let key = Key::new(format!("job/{}", work.job.id)).expect("a key");
+        let report = BlockedWrite { key, token: work.job.token, action: BlockedAction::Complete };
+        self.drive(self.test_store.store().report_blocked_write(&self.call, report))
+            .expect("a report that is answered")
+            .recorded
+    }
+
     pub(super) fn job_facts(&self, id: JobId) -> Vec<EventData> {
         self.facts(&format!("job/{id}"))
     }

@@ -165,6 +165,7 @@ macro_rules! job_cases {
                 a_late_completion_brings_a_job_out_of_quarantine [MovesTime]
                 a_late_failure_counts_as_a_failure_and_not_as_a_crash [MovesTime]
                 a_completion_after_takeover_is_stale [MovesTime]
+                a_write_that_was_refused_elsewhere_under_a_claim_is_recorded_unless_it_is_live [MovesTime TellsEvents]
                 the_first_of_two_attempts_of_one_worker_is_stale [MovesTime]
                 a_late_completion_against_a_claim_has_one_winner [MovesTime]
                 nobody_is_late_after_an_operator_has_decided [MovesTime]

@@ -91,6 +91,8 @@ pub(super) fn a_holder_that_yields_makes_room_at_once(g: &Fixture) {
     let ending = g.ending_of(&a).expect("an ending on record");
     assert_eq!((ending.outcome, ending.by), (LeaseOutcome::Yielded, None), "not of its own accord");
     g.release(&a).expect("the same request again gets the same answer");
+    let stats = g.stats();
+    assert_eq!((stats.yielded_count, stats.released_count), (1, 0), "it counts as what it was, once");
     let b = waiting.answer().expect("a key that came free");
     assert_eq!(g.holder_name("k").as_deref(), Some("B"), "ahead of those of lower rank");
     let renewal = g.renew(&b).expect("a live lease");

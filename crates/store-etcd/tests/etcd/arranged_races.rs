@@ -1,6 +1,7 @@
 //! Races, arranged: a chosen request of a chosen holder is held until another has been answered.
 
 use fencehold_contract::clock::{Clock as _, SystemClock};
+use fencehold_contract::metrics::Counter;
 use fencehold_contract::{AcquireLeaseRequest, LeaseStore, StoreError};
 use fencehold_core::Refusal;
 use fencehold_core::lease::LeaseOutcome;
@@ -176,6 +177,9 @@ fn after_an_advance_no_token_comes_twice() {
     let held = a.take("known");
     let advanced = block_on(b.store.advance(&call(), "P".parse().unwrap(), 1_000)).unwrap();
     assert_eq!((advanced.key_count, advanced.ended_count, advanced.closed_for_ms), (1, 1, TTL_MS));
+    let counts = &LeaseStore::metrics(&*b.store).expect("a handle counts").facts;
+    let counted = counts.leases_ended(LeaseOutcome::Advanced).map(Counter::get);
+    assert_eq!(counted, Some(1), "its lease counts as ended by it");
     assert!(lost(LeaseOutcome::Advanced)(a.renew(&held).unwrap_err()));
     let why = unavailable(b.acquire(b.ask("unknown")));
     assert!(why.contains("store advance"), "{why}");

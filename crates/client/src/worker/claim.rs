@@ -33,7 +33,7 @@ impl WorkerCore {
     /// Claims until the worker is asked to stop, or cannot go on.
     pub(super) async fn claim(&self) {
         // The breaker is looked at first: each change is seen before the claim that follows it.
-        let work = first(self.follow_breaker(), self.connection().unless_closed(self.claim_on()));
+        let work = Box::pin(first(self.follow_breaker(), self.connection().unless_closed(self.claim_on())));
         let outcome = match first(self.shared.draining(), work).await {
             First::Left(()) => Ok(()),
             First::Right(First::Left(never)) => match never {},

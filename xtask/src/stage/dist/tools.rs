@@ -23,7 +23,7 @@ pub(super) fn path_with_cargo_tools() -> Result<OsString, String> {
     before_the_path(&from_crates("cargo-deb", "3.8.0")?)
 }
 
-/// The list of everything that is in the binary, in the form of CycloneDX.
+/// The list of everything that is in the binary, in the form of `CycloneDX`.
 pub(super) fn software_bill(out: &Path, version: &str) -> Result<(), String> {
     let tools = before_the_path(&from_crates("cargo-cyclonedx", "0.5.9")?)?;
     let name = format!("fencehold-{version}.cdx");

@@ -154,11 +154,11 @@ fn help() -> String {
     let line = |command: &Command| {
         let names: Vec<_> = command.stages.iter().map(|stage| stage.name).collect();
         let stages = if names.len() > 1 { format!(": {}", names.join(", ")) } else { String::new() };
-        format!("  {:<10}{}{stages}", command.name, command.about)
+        format!("  {:<12}{}{stages}", command.name, command.about)
     };
     let mut lines = vec!["cargo xtask COMMAND [STAGE...]".to_owned(), String::new()];
     lines.extend(COMMANDS.iter().map(line));
-    lines.push("  help      this list".to_owned());
+    lines.push("  help        this list".to_owned());
     lines.push(String::new());
     lines.push("Stages named after a command run alone: `cargo xtask test format docs`.\n".to_owned());
     lines.join("\n")
@@ -198,7 +198,7 @@ mod tests {
     fn help_has_one_line_for_every_command() {
         let help = help();
         for command in COMMANDS {
-            let start = format!("  {} ", command.name);
+            let start = format!("  {:<12}", command.name);
             assert_eq!(help.lines().filter(|line| line.starts_with(&start)).count(), 1, "{help}");
         }
     }

@@ -123,7 +123,7 @@ impl Drop for Feed {
     }
 }
 
-/// Reads for as long as anybody watches, or until the store has no answer.
+/// Reads for as long as a client watches, or until the store has no answer.
 async fn read(server: Arc<ServerInner>, namespace: Namespace, number: u64, mut after: u64) {
     let call = CallContext::new(namespace.clone()).with_timeout_ms(TIMEOUT_MS);
     let problem = loop {

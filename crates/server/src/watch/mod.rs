@@ -1,6 +1,6 @@
 //! Watching: what happens in a namespace is read once from the store, for all who watch it.
 //!
-//! Nouns: a *feed* reads the events of one namespace while anybody watches there; a *watcher* has a filter and a mailbox; a
+//! Nouns: a *feed* reads the events of one namespace while a client watches there; a *watcher* has a filter and a mailbox; a
 //! *batch* is what one reading found for one filter, shared by all who watch that. Every event is put into words once.
 //! An event finds the filters by the prefixes that its key has, so those who watch other keys cost it nothing.
 //!

@@ -4,9 +4,13 @@ use std::io;
 
 #[cfg(feature = "server")]
 use fencehold_server::config::{LogFormat, LogSettings};
-use tracing_subscriber::EnvFilter;
-use tracing_subscriber::fmt::SubscriberBuilder;
+use tracing::Subscriber;
+use tracing_subscriber::filter::Targets;
+use tracing_subscriber::fmt;
 use tracing_subscriber::fmt::format::{DefaultFields, Format};
+use tracing_subscriber::prelude::*;
+use tracing_subscriber::registry;
+use tracing_subscriber::registry::LookupSpan;
 
 use crate::context::variable;
 use crate::failure::Failure;
@@ -16,7 +20,7 @@ const LOG_VARIABLE: &str = "FENCEHOLD_LOG";
 
 /// Starts logging: by the variable, which can say most; else by the number of `-v`.
 pub(crate) fn start(verbose: u8) -> Result<(), Failure> {
-    lines(filter(verbose, "error")?).init();
+    registry().with(filter(verbose, "error")?).with(lines()).init();
     Ok(())
 }
 
@@ -24,10 +28,10 @@ pub(crate) fn start(verbose: u8) -> Result<(), Failure> {
 #[cfg(feature = "server")]
 pub(crate) fn start_server(verbose: u8, settings: &LogSettings) -> Result<(), Failure> {
     let quiet = settings.level.as_deref().unwrap_or("fencehold=info,warn");
-    let lines = lines(filter(verbose, quiet)?);
+    let registry = registry().with(filter(verbose, quiet)?);
     match settings.format {
-        LogFormat::Json => lines.json().flatten_event(true).init(),
-        _ => lines.init(),
+        LogFormat::Json => registry.with(lines().json().flatten_event(true)).init(),
+        _ => registry.with(lines()).init(),
     }
     Ok(())
 }
@@ -38,7 +42,7 @@ pub(crate) fn check_server(settings: &LogSettings) -> Result<(), Failure> {
     filter(0, settings.level.as_deref().unwrap_or("info")).map(drop)
 }
 
-fn filter(verbose: u8, quiet: &str) -> Result<EnvFilter, Failure> {
+fn filter(verbose: u8, quiet: &str) -> Result<Targets, Failure> {
     let by_flags = match verbose {
         0 => quiet,
         1 => "fencehold=info,warn",
@@ -50,12 +54,13 @@ fn filter(verbose: u8, quiet: &str) -> Result<EnvFilter, Failure> {
         Some(value) => (LOG_VARIABLE, value.to_string_lossy().into_owned()),
         None => ("log.level", by_flags.to_owned()),
     };
-    EnvFilter::try_new(&wanted).map_err(|error| Failure::usage(format!("{from}: {error}")))
+    wanted.parse().map_err(|error| Failure::usage(format!("{from}: {error}")))
 }
 
-fn lines(filter: EnvFilter) -> SubscriberBuilder<DefaultFields, Format, EnvFilter, fn() -> io::Stderr> {
-    tracing_subscriber::fmt()
-        .with_env_filter(filter)
+/// Lines on stderr, of what a filter lets pass.
+fn lines<S: Subscriber + for<'a> LookupSpan<'a>>() -> fmt::Layer<S, DefaultFields, Format, fn() -> io::Stderr>
+{
+    fmt::layer()
         .with_writer(io::stderr as fn() -> io::Stderr)
         .with_ansi(Style::of(&io::stderr()).has_colours())
 }

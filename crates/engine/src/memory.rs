@@ -2,6 +2,7 @@
 
 use std::sync::Arc;
 
+use async_trait::async_trait;
 use fencehold_contract::clock::Clock;
 use fencehold_contract::hold_changes::HoldChanges;
 use fencehold_contract::metrics::StoreMetrics;
@@ -48,6 +49,7 @@ impl MemoryStore {
     }
 }
 
+#[async_trait]
 impl StoreBackend for MemoryStore {
     async fn execute(&self, call: &CallContext, ask: StoreRequest) -> Result<StoreResponse, StoreError> {
         let claim = CallHold::of(call, &ask).map(|claim| claim.after_sending(false));

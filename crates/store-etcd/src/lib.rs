@@ -38,6 +38,7 @@ use std::rc::Rc;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 
+use async_trait::async_trait;
 use fencehold_core::{HoldHash, Key, Namespace, Token};
 
 use self::acquire::Acquisition;
@@ -155,6 +156,7 @@ impl std::fmt::Debug for EtcdStore {
     }
 }
 
+#[async_trait]
 impl StoreBackend for EtcdStore {
     async fn execute(&self, call: &CallContext, ask: StoreRequest) -> Result<StoreResponse, StoreError> {
         if let StoreRequest::Acquire(request) = ask {

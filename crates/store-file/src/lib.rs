@@ -47,6 +47,7 @@ use std::sync::{Arc, Mutex, PoisonError};
 use std::thread::JoinHandle;
 use std::time::Duration;
 
+use async_trait::async_trait;
 use fencehold_contract::clock::{Clock, SystemClock};
 use fencehold_contract::hold_changes::HoldChanges;
 use fencehold_contract::metrics::StoreMetrics;
@@ -247,6 +248,7 @@ impl Drop for FileStore {
     }
 }
 
+#[async_trait]
 impl StoreBackend for FileStore {
     async fn execute(&self, call: &CallContext, ask: StoreRequest) -> Result<StoreResponse, StoreError> {
         let asked_at_ms = SystemClock.now().store_ms;

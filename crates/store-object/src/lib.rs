@@ -43,6 +43,7 @@ pub use request_hook::{ObjectRequest, ObjectRequestHook, ResponseFate};
 use shared::ObjectStoreInner;
 pub use storage::{Storage, probe_place};
 
+use async_trait::async_trait;
 use fencehold_contract::clock::Clock;
 use fencehold_contract::hold_changes::HoldChanges;
 use fencehold_contract::metrics::StoreMetrics;
@@ -197,6 +198,7 @@ impl ObjectStore {
 
 type PendingAcquire = Pin<Box<dyn Future<Output = Result<AcquiredLease, StoreError>> + Send>>;
 
+#[async_trait]
 impl StoreBackend for ObjectStore {
     async fn execute(&self, call: &CallContext, ask: StoreRequest) -> Result<StoreResponse, StoreError> {
         if let StoreRequest::Acquire(request) = ask {

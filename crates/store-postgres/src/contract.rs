@@ -3,6 +3,7 @@
 use std::rc::Rc;
 use std::sync::Arc;
 
+use async_trait::async_trait;
 use fencehold_contract::hold_changes::HoldChanges;
 use fencehold_contract::metrics::StoreMetrics;
 use fencehold_contract::operation::{StoreBackend, StoreRequest, StoreResponse, keeps_finished_elsewhere};
@@ -19,6 +20,7 @@ use super::{Call, PostgresInner, PostgresStore, STORE};
 /// How long the end of a handle waits for the database to take what was gathered of contention.
 const CLOSE_MS: u64 = 1_000;
 
+#[async_trait]
 impl StoreBackend for PostgresStore {
     async fn execute(&self, call: &CallContext, ask: StoreRequest) -> Result<StoreResponse, StoreError> {
         match ask {

@@ -5,7 +5,9 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::Duration;
 
-use fencehold_contract::http::{HttpOperation, Method, NAMESPACE_HEADER, PROBLEM_TYPE, TIMEOUT_HEADER};
+use fencehold_contract::http::{
+    HttpOperation, Method, NAMESPACE_HEADER, OperationSpec, PROBLEM_TYPE, TIMEOUT_HEADER,
+};
 use fencehold_contract::problem::{ErrorKind, Problem};
 use fencehold_contract::{CallContext, RemoteUrl, StoreError};
 use fencehold_core::Namespace;
@@ -108,9 +110,16 @@ impl HttpClient {
         call: &CallContext,
         request: &O::Request,
     ) -> Result<O::Response, RequestError> {
+        let written = match O::SPEC.method {
+            Method::Get => serde_html_form::to_string(request).map_err(|error| unfit(&error))?,
+            Method::Post => serde_json::to_string(request).map_err(|error| unfit(&error))?,
+        };
         let (nth, server) = self.server();
         let mut turn = RequestAttempt { wire: self, nth, answered: false };
-        let outcome = self.send_to::<O>(server, call, request).await;
+        let outcome = self
+            .exchange(server, O::SPEC, call, written)
+            .await
+            .and_then(|text| serde_json::from_str(&text).map_err(|error| unread(O::SPEC.method, &error)));
         turn.answered = match &outcome {
             Ok(_) => true,
             Err(RequestError::Problem(problem)) => {
@@ -139,29 +148,25 @@ impl HttpClient {
         }
     }
 
-    async fn send_to<O: HttpOperation>(
+    /// Sends what was written for an operation, and gets what is to be read.
+    async fn exchange(
         &self,
         server: &str,
+        spec: OperationSpec,
         call: &CallContext,
-        request: &O::Request,
-    ) -> Result<O::Response, RequestError> {
-        let spec = O::SPEC;
-        let unfit = |error: &dyn std::fmt::Display| {
-            RequestError::Stranger(format!("a request cannot be written: {error}"))
-        };
+        written: String,
+    ) -> Result<String, RequestError> {
         let asked = match spec.method {
             Method::Get => {
-                let fields = serde_html_form::to_string(request).map_err(|error| unfit(&error))?;
-                let (path, query) = place_fields(spec.path, &fields);
+                let (path, query) = place_fields(spec.path, &written);
                 self.client.get(format!("{server}{path}?{query}"))
             }
             Method::Post => {
-                let body = serde_json::to_vec(request).map_err(|error| unfit(&error))?;
                 let json = HeaderValue::from_static("application/json");
                 self.client
                     .post(format!("{server}{}", spec.path))
                     .header(CONTENT_TYPE, json)
-                    .body(body)
+                    .body(written)
             }
         };
         let asked = asked
@@ -173,16 +178,20 @@ impl HttpClient {
             return Err(refused(status, answer).await);
         }
         let body = answer.bytes().await.map_err(|error| fault_of(&error))?;
-        let unread = |error: &dyn std::error::Error| {
-            let why = format!("what it answers is not understood: {error}");
-            match spec.method {
-                Method::Get => RequestError::Stranger(why),
-                Method::Post => RequestError::Unread(why),
-            }
-        };
         // UTF-8 is validated once per body, not once per string.
-        let text = std::str::from_utf8(&body).map_err(|error| unread(&error))?;
-        serde_json::from_str(text).map_err(|error| unread(&error))
+        String::from_utf8(body.into()).map_err(|error| unread(spec.method, &error))
+    }
+}
+
+fn unfit(error: &dyn std::error::Error) -> RequestError {
+    RequestError::Stranger(format!("a request cannot be written: {error}"))
+}
+
+fn unread(method: Method, error: &dyn std::error::Error) -> RequestError {
+    let why = format!("what it answers is not understood: {error}");
+    match method {
+        Method::Get => RequestError::Stranger(why),
+        Method::Post => RequestError::Unread(why),
     }
 }
 

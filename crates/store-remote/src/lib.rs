@@ -15,6 +15,7 @@ mod operations;
 use std::fmt;
 use std::sync::Arc;
 
+use async_trait::async_trait;
 use budget::{RequestError, ServerBudget};
 use fencehold_contract::clock::Clock;
 use fencehold_contract::hold_changes::HoldChanges;
@@ -182,6 +183,7 @@ struct CallResult {
     sent_before: bool,
 }
 
+#[async_trait]
 impl StoreBackend for RemoteStore {
     async fn execute(&self, call: &CallContext, ask: StoreRequest) -> Result<StoreResponse, StoreError> {
         let claim = CallHold::of(call, &ask);

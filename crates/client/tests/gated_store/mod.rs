@@ -10,6 +10,7 @@ use std::panic::Location;
 use std::sync::{Arc, Mutex, MutexGuard};
 use std::time::Duration;
 
+use async_trait::async_trait;
 use fencehold::clock::ManualClock;
 use fencehold::store::{
     AcquireLeaseRequest, CallContext, Capabilities, HoldRef, LeaseStore, LeaseView, MemoryStore,
@@ -201,6 +202,7 @@ impl GatedStore {
     }
 }
 
+#[async_trait]
 impl StoreBackend for GatedStore {
     async fn execute(&self, call: &CallContext, mut ask: StoreRequest) -> Result<StoreResponse, StoreError> {
         let verb = match &mut ask {

@@ -471,7 +471,7 @@ pub trait SingleOperation: HttpOperation {
     #[expect(clippy::result_large_err, reason = "a problem is sent as it is")]
     fn only(answer: <Self::Batch as HttpOperation>::Response) -> Result<Self::Response, Problem>;
     /// A problem says which thing it is about.
-    fn about(request: &Self::Request) -> impl Fn(&mut Problem) + Send + 'static;
+    fn about(request: &Self::Request) -> Box<dyn FnOnce(&mut Problem) + Send>;
 }
 
 /// Each line: an operation, its batch, how the request goes into it and the result comes out, and which field of a problem names
@@ -489,11 +489,11 @@ macro_rules! single_operations {
                 $only
             }
 
-            fn about($request: &Self::Request) -> impl Fn(&mut Problem) + Send + 'static {
+            fn about($request: &Self::Request) -> Box<dyn FnOnce(&mut Problem) + Send> {
                 let about = $about;
-                move |problem| {
-                    problem.$field.get_or_insert_with(|| about.clone());
-                }
+                Box::new(move |problem| {
+                    problem.$field.get_or_insert(about);
+                })
             }
         })*
 

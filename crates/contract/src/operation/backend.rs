@@ -1,7 +1,9 @@
 //! What a store implements: one function that carries every call to where it is decided. The traits that callers use follow from it.
 
+use std::pin::Pin;
 use std::sync::Arc;
 
+use async_trait::async_trait;
 use fencehold_core::ttl;
 
 use super::{StoreRequest, StoreResponse};
@@ -12,14 +14,16 @@ use crate::{
     StoreStatus,
 };
 
+/// What a call of the contract will be answered with.
+pub type StoreFuture<'a, T> = Pin<Box<dyn Future<Output = Result<T, StoreError>> + Send + 'a>>;
+
 /// A store, as it is implemented. Whatever implements this is a [`LeaseStore`], and a [`JobStore`] if it says that it has jobs.
+///
+/// Its futures are boxed, so that the methods of those traits are compiled once and not once for each store.
+#[async_trait]
 pub trait StoreBackend: Send + Sync {
     /// Carries out a call. Its input was checked.
-    fn execute(
-        &self,
-        call: &CallContext,
-        ask: StoreRequest,
-    ) -> impl Future<Output = Result<StoreResponse, StoreError>> + Send;
+    async fn execute(&self, call: &CallContext, ask: StoreRequest) -> Result<StoreResponse, StoreError>;
     /// What the store can do.
     fn capabilities(&self) -> Capabilities;
     /// What was counted and measured, where anything is known in this process.
@@ -27,20 +31,18 @@ pub trait StoreBackend: Send + Sync {
         None
     }
     /// Brings those counts up to date. The default does nothing, for stores whose own code counts as things happen.
-    fn refresh_metrics(&self, _call: &CallContext) -> impl Future<Output = Result<(), StoreError>> + Send {
-        std::future::ready(Ok(()))
+    async fn refresh_metrics(&self, _call: &CallContext) -> Result<(), StoreError> {
+        Ok(())
     }
     /// Checks that the store is reachable and can be used. The default succeeds at once, for stores where opening proves that.
-    fn ping(&self, _call: &CallContext) -> impl Future<Output = Result<(), StoreError>> + Send {
-        std::future::ready(Ok(()))
+    async fn ping(&self, _call: &CallContext) -> Result<(), StoreError> {
+        Ok(())
     }
     /// For how long nothing is granted after an advance. A store that can tell without counting anything does so.
-    fn closed_for_ms(&self, call: &CallContext) -> impl Future<Output = Result<u64, StoreError>> + Send {
-        async {
-            match self.execute(call, StoreRequest::Status).await? {
-                StoreResponse::Status(StoreStatus { closed_for_ms, .. }) => Ok(closed_for_ms),
-                _ => Err(unexpected_response()),
-            }
+    async fn closed_for_ms(&self, call: &CallContext) -> Result<u64, StoreError> {
+        match self.execute(call, StoreRequest::Status).await? {
+            StoreResponse::Status(StoreStatus { closed_for_ms, .. }) => Ok(closed_for_ms),
+            _ => Err(unexpected_response()),
         }
     }
     /// How many requests this handle has sent over a network so far, where the store can tell.
@@ -52,12 +54,25 @@ pub trait StoreBackend: Send + Sync {
         None
     }
     /// Ends this side's part.
-    fn close(&self) -> impl Future<Output = ()> + Send;
+    async fn close(&self);
+}
+
+/// Carries out a call, and takes out of the answer what the caller's method returns.
+pub(crate) fn ask<'a, T: 'a>(
+    backend: &'a dyn StoreBackend,
+    call: &'a CallContext,
+    ask: StoreRequest,
+    unpack: fn(StoreResponse) -> Option<T>,
+) -> StoreFuture<'a, T> {
+    Box::pin(async move {
+        let answer = checked(backend, call, ask).await?;
+        unpack(answer).ok_or_else(unexpected_response)
+    })
 }
 
 /// Carries out a call whose input is right. It is checked here, for every store alike.
-pub(crate) async fn checked<B: StoreBackend + ?Sized>(
-    backend: &B,
+async fn checked(
+    backend: &dyn StoreBackend,
     call: &CallContext,
     ask: StoreRequest,
 ) -> Result<StoreResponse, StoreError> {
@@ -81,7 +96,7 @@ pub fn unexpected_response() -> StoreError {
 
 /// Ends holds page by page, so that no page holds up another caller, and every answer fits into one frame.
 pub(crate) async fn revoke_all(
-    backend: &impl StoreBackend,
+    backend: &dyn StoreBackend,
     call: &CallContext,
     request: RevokeLeasesRequest,
 ) -> Result<Vec<RevokedLease>, StoreError> {

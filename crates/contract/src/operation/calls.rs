@@ -80,12 +80,12 @@ macro_rules! calls {
         pub trait $Store: Send + Sync + std::fmt::Debug {
             $(
                 $(#[$meta])*
-                async fn $method(
-                    &self,
-                    call: &CallContext,
+                fn $method<'a>(
+                    &'a self,
+                    call: &'a CallContext,
                     $($arg: plain!($arg_type $(, $arg_plain)?),)?
                     $($($field: $field_type),+)?
-                ) -> Result<plain!($($answer_type)? $(, $plain)?), StoreError>;
+                ) -> $crate::operation::StoreFuture<'a, plain!($($answer_type)? $(, $plain)?)>;
             )*
             $($methods)*
         }
@@ -110,18 +110,18 @@ macro_rules! calls {
         #[async_trait::async_trait]
         impl<R: $crate::operation::StoreBackend + std::fmt::Debug> $Store for R {
             $(
-                async fn $method(
-                    &self,
-                    call: &CallContext,
+                fn $method<'a>(
+                    &'a self,
+                    call: &'a CallContext,
                     $($arg: plain!($arg_type $(, $arg_plain)?),)?
                     $($($field: $field_type),+)?
-                ) -> Result<plain!($($answer_type)? $(, $plain)?), StoreError> {
-                    use $crate::operation::{Packed, checked, unexpected_response};
-                    let ask = $StoreRequest::$call $((Packed::pack($arg)))? $({ $($field),+ })?;
-                    match $StoreResponse::try_from(checked(self, call, ask.into()).await?) {
-                        Ok($StoreResponse::$answer(answer)) => Ok(Packed::unpack(answer)),
-                        _ => Err(unexpected_response()),
-                    }
+                ) -> $crate::operation::StoreFuture<'a, plain!($($answer_type)? $(, $plain)?)> {
+                    use $crate::operation::{Packed, ask};
+                    let request = $StoreRequest::$call $((Packed::pack($arg)))? $({ $($field),+ })?;
+                    ask(self, call, request.into(), |answer| match $StoreResponse::try_from(answer) {
+                        Ok($StoreResponse::$answer(answer)) => Some(Packed::unpack(answer)),
+                        _ => None,
+                    })
                 }
             )*
             $($implemented)*

@@ -11,9 +11,9 @@ mod check_job;
 mod undelivered;
 
 pub use backend::{
-    StoreBackend, jobs_of, keeps_finished_elsewhere, perform, unexpected_response, unsupported,
+    StoreBackend, StoreFuture, jobs_of, keeps_finished_elsewhere, perform, unexpected_response, unsupported,
 };
-pub(crate) use backend::{checked, revoke_all};
+pub(crate) use backend::{ask, revoke_all};
 pub(crate) use calls::{Mark, Packed, calls, plain};
 pub use check_job::{check_job, check_json, check_word, is_too_deep, unfit};
 pub use undelivered::{CallHold, UndeliveredGrant};

@@ -3,26 +3,28 @@
 use std::sync::Arc;
 
 use axum::Router;
-use axum::body::Body;
+use axum::body::{Body, Bytes};
 use axum::extract::{RawPathParams, State};
 use axum::response::{IntoResponse, Response};
 use axum::routing::{MethodRouter, get, post};
 use fencehold_contract::http::{
-    CallVisitor, HttpOperation, IDEMPOTENCY_HEADER, Method, PROBLEM_TYPE, Scope, SingleOperation,
-    StoreOperation, TIMEOUT_HEADER,
+    CallVisitor, HttpOperation, IDEMPOTENCY_HEADER, Method, OperationSpec, PROBLEM_TYPE, Scope,
+    SingleOperation, StoreOperation, TIMEOUT_HEADER,
 };
-use fencehold_contract::operation::{JobRequest, StoreBackend as _, StoreRequest, unexpected_response};
+use fencehold_contract::operation::{
+    JobRequest, StoreBackend as _, StoreRequest, StoreResponse, unexpected_response,
+};
 use fencehold_contract::problem::{ErrorKind, Problem};
 use fencehold_contract::{CallContext, StoreError};
 use fencehold_core::{BadInput, Namespace};
+use futures_util::future::BoxFuture;
 use http::request::Parts;
 use http::{HeaderMap, HeaderValue, Request, StatusCode, header};
-use serde::Serialize;
 use serde::de::DeserializeOwned;
 
 use crate::ServerInner;
 use crate::access::{AuthorizedStore, Caller};
-use crate::limit::{BadBody, MemoryShare};
+use crate::limit::{BadBody, BodyBytes, MemoryShare};
 use crate::observe::TraceContext;
 
 /// For how long to retry while the store is unreachable, unless the caller says otherwise.
@@ -74,6 +76,17 @@ impl RequestContext {
     ) -> Result<T, Problem> {
         Ok(self.server.shutdown.unless(waiting).await??)
     }
+
+    /// Has the store carry out a call.
+    async fn perform(&self, ask: StoreRequest) -> HandlerResult<StoreResponse> {
+        // Only these wait in line, and are given up when the server stops.
+        let waits = matches!(
+            ask,
+            StoreRequest::Acquire(_) | StoreRequest::Events(_) | StoreRequest::Job(JobRequest::Claim(_))
+        );
+        let performing = self.store.execute(&self.call, ask);
+        if waits { self.in_line(performing).await } else { Ok(performing.await?) }
+    }
 }
 
 /// For how long to retry while the store is unreachable: a number, of which more than the most counts as that.
@@ -85,6 +98,46 @@ fn patience_of(value: &HeaderValue) -> Option<u64> {
 
 /// What comes of an operation.
 pub(super) type HandlerResult<T> = Result<T, Problem>;
+
+/// Reads the request of an operation, carries it out and writes the answer. `Err`: the request cannot be read.
+type Answering = dyn Fn(RequestContext, &str) -> HandlerResult<BoxFuture<'static, Response>> + Send + Sync;
+
+/// How one operation is answered. Its types are known to `answering` alone: the way there and back is compiled once, not once
+/// for each operation.
+#[derive(Clone)]
+struct Endpoint {
+    spec: OperationSpec,
+    answering: Arc<Answering>,
+}
+
+impl Endpoint {
+    async fn answer(
+        self,
+        server: Arc<ServerInner>,
+        path: RawPathParams,
+        request: Request<Body>,
+    ) -> HandlerResult<Response> {
+        let (parts, body) = request.into_parts();
+        // First of all: nothing is read for one who may not ask.
+        let caller = server.admit(&parts, &self.spec)?;
+        let answering = {
+            let (text, share) = match self.spec.method {
+                Method::Get => (Bytes::from(fields_of(&path, parts.uri.query())), None),
+                Method::Post => {
+                    let BodyBytes { bytes, share } = body_of(&server, &parts.headers, body).await?;
+                    (bytes, Some(share))
+                }
+            };
+            let operation = (self.spec.name, self.spec.scopes);
+            let asked = RequestContext::new(server, caller, operation, &parts, share)?;
+            drop(parts);
+            // UTF-8 is validated once per body.
+            let text = str::from_utf8(&text).map_err(|error| unread_body(&error))?;
+            (self.answering)(asked, text)?
+        };
+        Ok(answering.await)
+    }
+}
 
 /// The operations that have a handler.
 #[derive(Default)]
@@ -113,41 +166,53 @@ impl Routes {
     pub(super) fn add<O, H, Answer>(&mut self, handler: H)
     where
         O: HttpOperation,
-        H: Fn(RequestContext, O::Request) -> Answer + Clone + Send + Sync + 'static,
-        Answer: Future<Output = HandlerResult<O::Response>> + Send,
+        H: Fn(RequestContext, O::Request) -> Answer + Send + Sync + 'static,
+        Answer: Future<Output = HandlerResult<O::Response>> + Send + 'static,
     {
-        let answer =
-            move |State(server): State<Arc<ServerInner>>, path: RawPathParams, request: Request<Body>| {
-                let handler = handler.clone();
-                async move {
-                    match answer::<O, _>(server, &path, request, handler).await {
-                        Ok(answer) => json(StatusCode::OK, "application/json", &answer),
+        let answering =
+            move |asked: RequestContext, text: &str| -> HandlerResult<BoxFuture<'static, Response>> {
+                let request = match O::SPEC.method {
+                    Method::Get => from_fields(text)?,
+                    Method::Post => serde_json::from_str(text).map_err(|error| unread_body(&error))?,
+                };
+                let answer = handler(asked, request);
+                Ok(Box::pin(async move {
+                    match answer.await {
+                        Ok(answer) => json(StatusCode::OK, "application/json", serde_json::to_vec(&answer)),
                         Err(problem) => problem_response(&problem),
                     }
-                }
+                }))
             };
-        let method: MethodRouter<Arc<ServerInner>> = match O::SPEC.method {
+        self.route(Endpoint { spec: O::SPEC, answering: Arc::new(answering) });
+    }
+
+    fn route(&mut self, endpoint: Endpoint) {
+        let OperationSpec { name, method, path, .. } = endpoint.spec;
+        let answer = async move |State(server): State<Arc<ServerInner>>,
+                                 path: RawPathParams,
+                                 request: Request<Body>| {
+            let answer = endpoint.clone().answer(server, path, request).await;
+            answer.unwrap_or_else(|problem| problem_response(&problem))
+        };
+        let method: MethodRouter<Arc<ServerInner>> = match method {
             Method::Get => get(answer),
             Method::Post => post(answer),
         };
-        self.router = std::mem::take(&mut self.router).route(O::SPEC.path, method);
-        self.names.push(O::SPEC.name);
+        self.router = std::mem::take(&mut self.router).route(path, method);
+        self.names.push(name);
     }
 
     /// Has an operation about one thing carried out as a batch of one.
     pub(super) fn add_single_with<O, H, Answer>(&mut self, batch: H)
     where
         O: SingleOperation,
-        H: Fn(RequestContext, <O::Batch as HttpOperation>::Request) -> Answer + Clone + Send + Sync + 'static,
-        Answer: Future<Output = HandlerResult<<O::Batch as HttpOperation>::Response>> + Send,
+        H: Fn(RequestContext, <O::Batch as HttpOperation>::Request) -> Answer + Send + Sync + 'static,
+        Answer: Future<Output = HandlerResult<<O::Batch as HttpOperation>::Response>> + Send + 'static,
     {
         self.add::<O, _, _>(move |asked, request| {
-            let batch = batch.clone();
-            async move {
-                let about = O::about(&request);
-                let answer = batch(asked, O::batch(request)).await?;
-                O::only(answer).map_err(|problem| problem.with(about))
-            }
+            let about = O::about(&request);
+            let answer = batch(asked, O::batch(request));
+            async move { O::only(answer.await?).map_err(|problem| problem.with(about)) }
         });
     }
 
@@ -162,40 +227,21 @@ impl Routes {
 
 /// An operation that is a call of the contract.
 async fn call<O: StoreOperation>(asked: RequestContext, request: O::Request) -> HandlerResult<O::Response> {
-    let ask = O::ask(request);
-    // Only these wait in line, and are given up when the server stops.
-    let waits = matches!(
-        ask,
-        StoreRequest::Acquire(_) | StoreRequest::Events(_) | StoreRequest::Job(JobRequest::Claim(_))
-    );
-    let performing = asked.store.execute(&asked.call, ask);
-    let answer = if waits { asked.in_line(performing).await? } else { performing.await? };
+    let answer = asked.perform(O::ask(request)).await?;
     O::answer(answer).ok_or_else(|| unexpected_response().into())
-}
-
-async fn answer<O: HttpOperation, Answer: Future<Output = HandlerResult<O::Response>>>(
-    server: Arc<ServerInner>,
-    path: &RawPathParams,
-    request: Request<Body>,
-    handler: impl Fn(RequestContext, O::Request) -> Answer,
-) -> HandlerResult<O::Response> {
-    let (parts, body) = request.into_parts();
-    // First of all: nothing is read for one who may not ask.
-    let caller = server.admit(&parts, &O::SPEC)?;
-    let (request, share) = match O::SPEC.method {
-        Method::Get => (from_query(path, parts.uri.query())?, None),
-        Method::Post => {
-            let (request, share) = from_body(&server, &parts.headers, body).await?;
-            (request, Some(share))
-        }
-    };
-    let asked = RequestContext::new(server, caller, (O::SPEC.name, O::SPEC.scopes), &parts, share)?;
-    drop(parts);
-    handler(asked, request).await
 }
 
 /// A request that is in the path and the query.
 pub(super) fn from_query<T: DeserializeOwned>(path: &RawPathParams, query: Option<&str>) -> HandlerResult<T> {
+    from_fields(&fields_of(path, query))
+}
+
+fn from_fields<T: DeserializeOwned>(fields: &str) -> HandlerResult<T> {
+    serde_html_form::from_str(fields).map_err(|error| BadInput::new("query", error.to_string()).into())
+}
+
+/// The fields of a request that is in the path and the query.
+fn fields_of(path: &RawPathParams, query: Option<&str>) -> String {
     let path: Vec<(&str, &str)> = path.iter().collect();
     let mut fields = serde_html_form::to_string(&path).unwrap_or_default();
     if let Some(query) = query.filter(|query| !query.is_empty()) {
@@ -204,47 +250,38 @@ pub(super) fn from_query<T: DeserializeOwned>(path: &RawPathParams, query: Optio
         }
         fields.push_str(query);
     }
-    serde_html_form::from_str(&fields).map_err(|error| BadInput::new("query", error.to_string()).into())
+    fields
 }
 
-/// A request that is in the body, with its share of the memory for bodies.
-async fn from_body<T: DeserializeOwned>(
-    server: &ServerInner,
-    headers: &HeaderMap,
-    body: Body,
-) -> HandlerResult<(T, MemoryShare)> {
+/// The body of a request that is in it, with its share of the memory for bodies.
+async fn body_of(server: &ServerInner, headers: &HeaderMap, body: Body) -> HandlerResult<BodyBytes> {
     let kind = headers.get(header::CONTENT_TYPE).and_then(|kind| kind.to_str().ok());
     let kind = kind.and_then(|kind| kind.split(';').next()).map(str::trim);
     if !kind.is_some_and(|kind| kind.eq_ignore_ascii_case("application/json")) {
         return Err(Problem::new(ErrorKind::NotJson, "send the body as content-type: application/json"));
     }
-    let taken = server
-        .gate
-        .bodies
-        .take(headers, body)
-        .await
-        .map_err(|bad_body| match bad_body {
-            BadBody::TooLarge { limit } => {
-                server.metrics.bodies_too_large.add_one();
-                let detail = format!("the body has more than {limit} bytes; send less at a time");
-                let problem = Problem::new(ErrorKind::BodyTooLarge, detail);
-                problem.with(|problem| problem.limit = u64::try_from(limit).ok())
-            }
-            BadBody::TooSlow => {
-                server.metrics.bodies_too_slow.add_one();
-                Problem::new(ErrorKind::Unavailable, "the body did not come in time; nothing was done")
-            }
-            BadBody::Broken => BadInput::new("body", "broke off").into(),
-        })?;
-    // UTF-8 is validated once per body.
-    let unread = |error: &dyn std::error::Error| BadInput::new("body", error.to_string());
-    let text = std::str::from_utf8(&taken.bytes).map_err(|error| unread(&error))?;
-    let request = serde_json::from_str(text).map_err(|error| unread(&error))?;
-    Ok((request, taken.share))
+    let taken = server.gate.bodies.take(headers, body).await;
+    taken.map_err(|bad_body| match bad_body {
+        BadBody::TooLarge { limit } => {
+            server.metrics.bodies_too_large.add_one();
+            let detail = format!("the body has more than {limit} bytes; send less at a time");
+            let problem = Problem::new(ErrorKind::BodyTooLarge, detail);
+            problem.with(|problem| problem.limit = u64::try_from(limit).ok())
+        }
+        BadBody::TooSlow => {
+            server.metrics.bodies_too_slow.add_one();
+            Problem::new(ErrorKind::Unavailable, "the body did not come in time; nothing was done")
+        }
+        BadBody::Broken => BadInput::new("body", "broke off").into(),
+    })
 }
 
-fn json(status: StatusCode, kind: &'static str, value: &impl Serialize) -> Response {
-    match serde_json::to_vec(value) {
+fn unread_body(error: &dyn std::error::Error) -> Problem {
+    BadInput::new("body", error.to_string()).into()
+}
+
+fn json(status: StatusCode, kind: &'static str, written: serde_json::Result<Vec<u8>>) -> Response {
+    match written {
         Ok(bytes) => (status, [(header::CONTENT_TYPE, kind)], bytes).into_response(),
         Err(error) => {
             tracing::error!(%error, "an answer could not be written");
@@ -307,7 +344,7 @@ fn hide_paths(text: &str) -> String {
 pub(super) fn problem_response(problem: &Problem) -> Response {
     let status = StatusCode::from_u16(problem.status).unwrap_or(StatusCode::INTERNAL_SERVER_ERROR);
     let shown = without_paths(problem);
-    let mut response = json(status, PROBLEM_TYPE, shown.as_ref().unwrap_or(problem));
+    let mut response = json(status, PROBLEM_TYPE, serde_json::to_vec(shown.as_ref().unwrap_or(problem)));
     if let Some(retry_after_ms) = problem.retry_after_ms {
         response
             .headers_mut()

@@ -13,7 +13,7 @@ use fencehold_contract::http::BODY_BYTES_MAX;
 use serde::Deserialize;
 
 pub(crate) use admission::{Admission, AdmissionClass, AdmissionPermit};
-pub(crate) use body::{BadBody, BodyMemory, MemoryShare, NoMemory};
+pub(crate) use body::{BadBody, BodyBytes, BodyMemory, MemoryShare, NoMemory};
 pub(crate) use fair_queue::{FairQueue, FairQueuePermit};
 pub(crate) use rate::RateLimiter;
 pub(crate) use wait_slots::{NoWaitSlot, WaitSlot, WaitSlots};

@@ -3,6 +3,7 @@
 
 use std::sync::Arc;
 
+use async_trait::async_trait;
 use fencehold_contract::clock::ManualClock;
 use fencehold_contract::operation::{StoreBackend, StoreRequest, StoreResponse};
 use fencehold_contract::{CallContext, Capabilities, StoreError};
@@ -34,6 +35,7 @@ impl GatedStore {
     }
 }
 
+#[async_trait]
 impl StoreBackend for GatedStore {
     async fn execute(&self, call: &CallContext, ask: StoreRequest) -> Result<StoreResponse, StoreError> {
         let held = match &ask {

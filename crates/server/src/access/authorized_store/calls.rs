@@ -1,5 +1,6 @@
 //! Calls of the contract at the desk: what each needs, what of it is audited, and what of its answer this caller may see.
 
+use async_trait::async_trait;
 use fencehold_contract::http::{HttpOperation as _, Scope, op};
 use fencehold_contract::job::{
     AttemptLedgerEntry, ChangeJobBatchResponse, ChangeJobsRequest, EffectResolution, JobAction, JobDetail,
@@ -19,6 +20,7 @@ use super::{AuthorizedStore, Force, RequestedAct};
 use crate::audit::AuditOutcome;
 use crate::observe::{OperationKind, is_wrong_hold};
 
+#[async_trait]
 impl StoreBackend for AuthorizedStore {
     async fn execute(&self, call: &CallContext, mut ask: StoreRequest) -> Result<StoreResponse, StoreError> {
         let act = self.act(&ask);

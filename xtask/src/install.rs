@@ -1,12 +1,33 @@
-//! Debian packages that a stage needs: found, or installed without asking, or named in the error.
+//! Debian packages and programs of crates.io that a stage needs: found, or installed without asking, or named in the error.
 
+use std::ffi::OsString;
 use std::os::unix::fs::MetadataExt;
 use std::path::Path;
 use std::process::{Command, Stdio};
 use std::sync::OnceLock;
 use std::{env, fs};
 
-use crate::process;
+use crate::{process, workspace};
+
+/// A PATH on which a program of crates.io is found, compiled once.
+pub(crate) fn path_with_crate(name: &str, version: &str) -> Result<OsString, String> {
+    let folder = workspace::target()?.join("servers/cargo");
+    let mut install = process::cargo("install --locked --quiet --root");
+    // What it compiles is of no use afterwards: it goes to a temporary place.
+    install
+        .arg(&folder)
+        .arg(format!("{name}@{version}"))
+        .env_remove("CARGO_TARGET_DIR");
+    process::run(&mut install)?;
+    before_the_path(&folder.join("bin"))
+}
+
+/// The PATH with a folder before everything else.
+pub(crate) fn before_the_path(folder: &Path) -> Result<OsString, String> {
+    let path = env::var_os("PATH").unwrap_or_default();
+    env::join_paths(std::iter::once(folder.to_owned()).chain(env::split_paths(&path)))
+        .map_err(|error| error.to_string())
+}
 
 /// Makes sure that every package is there. A program of the package's name counts, however it was installed.
 pub(crate) fn ensure(packages: &[&str]) -> Result<(), String> {

@@ -28,7 +28,7 @@ use std::process::ExitCode;
 use stage::{
     ALIKE, API, BUGS, CHAOS, CLIPPY, CLOCKS, CRATES, DENY, DIST, DIST_DEV, DOCS, DOCTESTS, EDITS,
     ETCD_FAULTS, EXAMPLES, FAULTS, FEATURES, FORMAT, LINES, LONG, PACKAGE, PEERS, PEERS_HTTP, PEERS_POSTGRES,
-    POSTGRES, PROGRAMS, PROOF, PROOF_LARGE, RACES, REQUESTS, RUSTDOC, SAME_SECOND, SECURITY, SERVERS,
+    POSTGRES, PROGRAMS, PROOF, PROOF_LARGE, RACES, REQUESTS, RUSTDOC, SAME_SECOND, SECURITY, SEMVER, SERVERS,
     SHIPPED, STORED, Stage, TESTS, TESTS_QUICK, TYPES, UPGRADE, WORDS,
 };
 
@@ -106,6 +106,11 @@ const COMMANDS: &[Command] = &[
         stages: &[DIST_DEV],
     },
     Command { name: "deny", about: "bans, licences and sources of dependencies", stages: &[DENY] },
+    Command {
+        name: "semver",
+        about: "what changed in the Rust API since the last release",
+        stages: &[SEMVER],
+    },
 ];
 
 fn main() -> ExitCode {

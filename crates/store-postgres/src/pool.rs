@@ -11,9 +11,9 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use fencehold_contract::url::quoted;
-use fencehold_contract::{PostgresTls, PostgresUrl, StoreError};
+use fencehold_contract::{ChannelBinding, PostgresTls, PostgresUrl, StoreError};
 use tokio::sync::{OwnedSemaphorePermit, Semaphore};
-use tokio_postgres::config::{SslMode, TargetSessionAttrs};
+use tokio_postgres::config::{self, SslMode, TargetSessionAttrs};
 use tokio_postgres::{Client, Config, Connection, Socket};
 
 use super::fault::StatementError;
@@ -70,9 +70,15 @@ impl Pool {
         let mut config = Config::new();
         config
             .dbname(&url.database)
-            .application_name("fencehold")
-            .connect_timeout(CONNECT_WITHIN)
-            .keepalives_idle(KEEPALIVE_IDLE)
+            .application_name(url.application_name.as_deref().unwrap_or("fencehold"))
+            .connect_timeout(url.connect_timeout.unwrap_or(CONNECT_WITHIN))
+            .keepalives(url.keepalive_idle != Some(Duration::ZERO))
+            .keepalives_idle(url.keepalive_idle.unwrap_or(KEEPALIVE_IDLE))
+            .channel_binding(match url.channel_binding {
+                ChannelBinding::Disable => config::ChannelBinding::Disable,
+                ChannelBinding::Prefer => config::ChannelBinding::Prefer,
+                ChannelBinding::Require => config::ChannelBinding::Require,
+            })
             // After a failover the old primary may still answer: it would take nothing.
             .target_session_attrs(TargetSessionAttrs::ReadWrite)
             .ssl_mode(match url.tls {
@@ -80,6 +86,9 @@ impl Pool {
                 PostgresTls::Prefer => SslMode::Prefer,
                 PostgresTls::Require | PostgresTls::VerifyFull => SslMode::Require,
             });
+        if let Some(options) = &url.session_options {
+            config.options(options);
+        }
         let named = |variable: &str| std::env::var(variable).ok().filter(|name| !name.is_empty());
         let user = url.user.clone().or_else(|| named("PGUSER")).or_else(|| named("USER"));
         let user = user.unwrap_or_else(|| "postgres".to_owned());

@@ -1,8 +1,16 @@
 //! Dependencies between our crates point one way. Which ones there may be stands in the table below and nowhere else.
 //!
 //! Dependencies of tests are not checked: the tests of a store use the suite, and the suite names no store.
+//!
+//! Dependencies on others, those of tests too, have their reason in a page.
 
-use crate::process;
+use std::collections::BTreeSet;
+use std::fs;
+
+use crate::{process, workspace};
+
+/// Where each dependency on others has its reason.
+const REASONS: &str = "docs/dependencies.md";
 
 /// Every crate by its folder, and the crates that it may use. A crate that has no line, and a line that has no crate, are errors.
 const MAY_USE: &[(&str, &str)] = &[
@@ -36,7 +44,34 @@ const MAY_USE: &[(&str, &str)] = &[
 
 pub(crate) fn run() -> Result<(), String> {
     let words = "tree --workspace --all-features --depth=1 --edges=normal,build --prefix=depth --no-dedupe";
-    judge(MAY_USE, &process::output(&mut process::cargo(words))?)
+    judge(MAY_USE, &process::output(&mut process::cargo(words))?)?;
+    let words =
+        "tree --workspace --all-features --depth=1 --edges=normal,build,dev --prefix=depth --no-dedupe";
+    let page =
+        fs::read_to_string(workspace::root().join(REASONS)).map_err(|error| format!("{REASONS}: {error}"))?;
+    judge_reasons(&page, &process::output(&mut process::cargo(words))?)
+}
+
+/// Holds the dependencies on others in a tree of depth 1 against the rows of a page, whose first cells name them.
+fn judge_reasons(page: &str, tree: &str) -> Result<(), String> {
+    let used: BTreeSet<&str> = tree
+        .lines()
+        .filter_map(|line| line.strip_prefix('1')?.split(' ').next())
+        .filter(|name| *name != "fencehold" && !name.starts_with("fencehold-"))
+        .collect();
+    let cells = page.lines().filter_map(|line| line.strip_prefix("| `")?.split(" | ").next());
+    let listed: BTreeSet<&str> = cells
+        .flat_map(|cell| cell.split(", "))
+        .map(|name| name.trim_matches('`'))
+        .collect();
+    let without = used
+        .difference(&listed)
+        .map(|name| format!("{name} is used, and {REASONS} has no reason for it"));
+    let unused = listed
+        .difference(&used)
+        .map(|name| format!("{REASONS} lists {name}, which is not used"));
+    let wrong: Vec<String> = without.chain(unused).collect();
+    if wrong.is_empty() { Ok(()) } else { Err(wrong.join("; ")) }
 }
 
 /// Holds a tree of depth 1, each line of which begins with its depth, against a table.
@@ -90,6 +125,17 @@ mod tests {
         assert_eq!(judge(TABLE, TREE), Ok(()));
         let upwards = format!("{TREE}1above v0.1.0 (/w/above)\n");
         assert_eq!(judge(TABLE, &upwards), Err("below uses above, and may not".to_owned()));
+    }
+
+    #[test]
+    fn each_dependency_has_a_reason() {
+        let page = "| crate | what for |\n|---|---|\n| `serde`, `other` | reasons |\n";
+        let tree = "0fencehold v0.1.0 (/w)\n1serde v1.0.0\n1other v2.0.0\n1fencehold-core v0.1.0 (/w)\n";
+        assert_eq!(judge_reasons(page, tree), Ok(()));
+        let said = judge_reasons(page, &tree.replace("other", "another"));
+        let wrong = "another is used, and docs/dependencies.md has no reason for it; \
+                     docs/dependencies.md lists other, which is not used";
+        assert_eq!(said, Err(wrong.to_owned()));
     }
 
     #[test]

@@ -1,11 +1,39 @@
 //! cargo-deny, as `deny.toml` says.
 //!
-//! Not part of `test`: it takes minutes to install, and dependencies change seldom. Nor are advisories part of it: a
-//! new one is no fault of a change, and reading them needs the network.
+//! Not part of `test`: it takes minutes to install, and dependencies change seldom. Advisories are checked where a copy of their
+//! database is given by path: a new one is no fault of a change, and reading them needs the network.
 
-use crate::process;
+use std::path::{Path, PathBuf};
+
+use crate::{install, process, workspace};
+
+/// A clone of RustSec's database of advisories.
+const DATABASE: &str = "ADVISORY_DB";
 
 pub(crate) fn run() -> Result<(), String> {
-    process::need_subcommand("deny", "cargo install --locked cargo-deny")?;
-    process::run(&mut process::cargo("deny --workspace check bans licenses sources"))
+    let path = install::path_with_crate("cargo-deny", "0.20.2")?;
+    let database = std::env::var_os(DATABASE).map(PathBuf::from);
+    let config = match &database {
+        Some(database) => with_advisories(database)?,
+        None => {
+            println!("advisories are not checked: {DATABASE} names no clone of their database");
+            workspace::root().join("deny.toml")
+        }
+    };
+    let mut deny = process::cargo("deny --workspace check --config");
+    deny.arg(config).args(["bans", "licenses", "sources"]);
+    if database.is_some() {
+        deny.args(["advisories", "--disable-fetch"]);
+    }
+    process::run(deny.env("PATH", path))
+}
+
+/// The configuration with the place of the database, which differs from machine to machine.
+fn with_advisories(database: &Path) -> Result<PathBuf, String> {
+    let fault = |error: std::io::Error| format!("deny.toml: {error}");
+    let config = std::fs::read_to_string(workspace::root().join("deny.toml")).map_err(fault)?;
+    let place = workspace::target()?.join("deny.toml");
+    let advisories = format!("[advisories]\ndb-path = {:?}\n", database.display().to_string());
+    std::fs::write(&place, format!("{config}\n{advisories}")).map_err(fault)?;
+    Ok(place)
 }

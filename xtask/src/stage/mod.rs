@@ -31,6 +31,7 @@ mod requests;
 mod rustdoc;
 mod same_second;
 mod security;
+mod semver;
 mod servers;
 mod shipped;
 mod stored;
@@ -83,6 +84,7 @@ pub(crate) const REQUESTS: Stage = Stage { name: "requests", run: requests::run 
 pub(crate) const RUSTDOC: Stage = Stage { name: "rustdoc", run: rustdoc::run };
 pub(crate) const SAME_SECOND: Stage = Stage { name: "same-second", run: same_second::run };
 pub(crate) const SECURITY: Stage = Stage { name: "security", run: security::run };
+pub(crate) const SEMVER: Stage = Stage { name: "semver", run: semver::run };
 pub(crate) const SERVERS: Stage = Stage { name: "servers", run: servers::run };
 pub(crate) const SHIPPED: Stage = Stage { name: "shipped", run: shipped::run };
 pub(crate) const STORED: Stage = Stage { name: "stored", run: stored::run };

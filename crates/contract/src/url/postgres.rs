@@ -2,6 +2,7 @@
 
 use std::fmt;
 use std::path::PathBuf;
+use std::time::Duration;
 
 use fencehold_core::BadInput;
 
@@ -17,10 +18,14 @@ const SCHEMA_BYTES_MAX: usize = 48;
 /// How many connections one handle opens at most unless the URL says otherwise.
 const CONNECTIONS: usize = 10;
 const CONNECTIONS_MAX: usize = 1_000;
-const OPTIONS: &str = "schema, schema_owner, migrate, max_connections, completed_jobs, keep_finished, host, sslmode and sslrootcert";
-const SSL_MODES: &str = "disable, prefer, require, verify-full; verify-full stands for verify-ca too";
+const OPTIONS: &str = "schema, schema_owner, migrate, max_connections, completed_jobs, keep_finished, and of PostgreSQL's own host, port, user, \
+                       password, sslmode, sslrootcert, channel_binding, application_name, connect_timeout, options, keepalives, \
+                       keepalives_idle and target_session_attrs";
+const SSL_MODES: &str = "disable, allow, prefer, require, verify-ca, verify-full";
 
 /// `postgres://[USER[:PASSWORD]@]HOST[:PORT][,HOST[:PORT]…]/DATABASE[?schema=NAME&schema_owner=ROLE&migrate=…&max_connections=N&completed_jobs=…&keep_finished=…&host=DIR&sslmode=…&sslrootcert=FILE]`
+///
+/// Other options of PostgreSQL's own programs (`application_name`, `connect_timeout`, `options`, …) mean here what they mean there.
 ///
 /// Prints without its password.
 #[derive(Clone, PartialEq, Eq)]
@@ -50,6 +55,28 @@ pub struct PostgresUrl {
     pub tls: PostgresTls,
     /// The authority that signed the server's certificate, in PEM; `None`: those that the system trusts.
     pub ca: Option<PathBuf>,
+    /// Whether the log-in is bound to the encrypted connection.
+    pub channel_binding: ChannelBinding,
+    /// How sessions are named in `pg_stat_activity`.
+    pub application_name: Option<String>,
+    /// How long a connection may take to come about.
+    pub connect_timeout: Option<Duration>,
+    /// Settings for the session, as `-c NAME=VALUE`.
+    pub session_options: Option<String>,
+    /// After how long without traffic the connection is checked; zero: never.
+    pub keepalive_idle: Option<Duration>,
+}
+
+/// Whether a log-in is bound to the encrypted connection: `channel_binding`, as PostgreSQL's own programs understand it.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum ChannelBinding {
+    /// `disable`: never.
+    Disable,
+    /// `prefer`, the default: where both sides can.
+    #[default]
+    Prefer,
+    /// `require`: always.
+    Require,
 }
 
 /// When a schema that is older than the program is brought up to date. One that is not there is always made on first use.
@@ -125,22 +152,33 @@ impl PostgresUrl {
             keep_finished: KeepFinished::default(),
             tls: PostgresTls::Prefer,
             ca: None,
+            channel_binding: ChannelBinding::default(),
+            application_name: None,
+            connect_timeout: None,
+            session_options: None,
+            keepalive_idle: None,
         };
-        let directory = url.read_options(options)?;
-        url.hosts =
-            match (directory, hosts) {
-                (Some(directory), "") => vec![(directory, PORT)],
-                (Some(directory), port) if port.starts_with(':') => {
-                    vec![(directory, port[1..].parse().map_err(|_| bad("has a port that is not a number"))?)]
-                }
-                (Some(_), _) => {
-                    return Err(bad("names a host twice: before the database and as the option host"));
-                }
-                (None, "") => vec![("localhost".to_owned(), PORT)],
-                (None, hosts) => hosts.split(',').map(server).collect::<Option<_>>().ok_or_else(|| {
-                    bad("names a server that is not HOST or HOST:PORT, separated by commas")
-                })?,
-            };
+        let (directory, port) = url.read_options(options)?;
+        if port.is_some() && hosts.contains(':') {
+            return Err(bad("names a port twice: before the database and as the option port"));
+        }
+        let default_port = port.unwrap_or(PORT);
+        url.hosts = match (directory, hosts) {
+            (Some(directory), "") => vec![(directory, default_port)],
+            (Some(directory), port) if port.starts_with(':') => {
+                vec![(directory, port[1..].parse().map_err(|_| bad("has a port that is not a number"))?)]
+            }
+            (Some(_), _) => {
+                return Err(bad("names a host twice: before the database and as the option host"));
+            }
+            (None, "") => vec![("localhost".to_owned(), default_port)],
+            (None, hosts) => {
+                let servers = hosts.split(',').map(|text| server(text, default_port));
+                servers
+                    .collect::<Option<_>>()
+                    .ok_or_else(|| bad("names a server that is not HOST or HOST:PORT, separated by commas"))?
+            }
+        };
         Ok(url)
     }
 
@@ -154,9 +192,9 @@ impl PostgresUrl {
             && !text.starts_with("pg_")
     }
 
-    /// Gives the directory of a socket, if one is named.
-    fn read_options(&mut self, options: Option<&str>) -> Result<Option<String>, BadInput> {
-        let mut directory = None;
+    /// Gives the directory of a socket and a port, where they are named.
+    fn read_options(&mut self, options: Option<&str>) -> Result<(Option<String>, Option<u16>), BadInput> {
+        let (mut directory, mut port) = (None, None);
         for (name, value) in each_option(options) {
             match name {
                 "schema" if PostgresUrl::is_schema(value) => value.clone_into(&mut self.schema),
@@ -199,19 +237,71 @@ impl PostgresUrl {
                 "sslmode" => {
                     self.tls = match value {
                         "disable" => PostgresTls::Disable,
-                        "prefer" => PostgresTls::Prefer,
+                        // More than `allow` asks for: in plain text only where the server cannot do better.
+                        "allow" | "prefer" => PostgresTls::Prefer,
                         "require" => PostgresTls::Require,
-                        "verify-full" => PostgresTls::VerifyFull,
+                        // More than `verify-ca` asks for: the certificate has to be for this host, too.
+                        "verify-ca" | "verify-full" => PostgresTls::VerifyFull,
                         _ => return Err(bad(format!("has an sslmode that is not one of {SSL_MODES}"))),
                     }
                 }
                 "sslrootcert" if !value.is_empty() => self.ca = Some(value.into()),
                 "sslrootcert" => return Err(bad("has an option sslrootcert without a file")),
-                // An option that is not understood may have been meant as a safeguard: it is refused, not ignored.
-                _ => return Err(unknown(name, &format!("postgres: takes {OPTIONS}"))),
+                "port" => {
+                    let wrong = || bad("has an option port that is not a number");
+                    port = Some(value.parse().map_err(|_| wrong())?);
+                }
+                name => self.read_session_option(name, value)?,
             }
         }
-        Ok(directory)
+        Ok((directory, port))
+    }
+
+    /// Reads an option that other programs of PostgreSQL know, too, so that the `DATABASE_URL` of an application can be used as it is.
+    fn read_session_option(&mut self, name: &str, value: &str) -> Result<(), BadInput> {
+        let text = || {
+            let text = unescaped(value).filter(|text| !text.is_empty() && !text.contains('\0'));
+            text.ok_or_else(|| bad(format!("has an option {name} that is empty, or has a broken %-escape")))
+        };
+        let seconds = || {
+            let seconds = value.parse().ok().map(Duration::from_secs);
+            seconds.ok_or_else(|| bad(format!("has an option {name} that is not a number of seconds")))
+        };
+        match name {
+            "user" if self.user.is_none() => self.user = Some(text()?),
+            "password" if self.password.is_none() => self.password = Some(text()?),
+            "user" | "password" => {
+                return Err(bad(format!("names a {name} twice: before the '@' and as an option")));
+            }
+            "application_name" => self.application_name = Some(text()?),
+            "options" => self.session_options = Some(text()?),
+            // 0 is no limit there. Here each call has one anyway.
+            "connect_timeout" => self.connect_timeout = Some(seconds()?).filter(|timeout| !timeout.is_zero()),
+            "keepalives_idle" => self.keepalive_idle = Some(seconds()?),
+            "keepalives" => match value {
+                "0" => self.keepalive_idle = Some(Duration::ZERO),
+                "1" => {}
+                _ => return Err(bad("has an option keepalives that is not 0 or 1")),
+            },
+            // A server that takes no writes is never used: leases are written.
+            "target_session_attrs" if matches!(value, "any" | "primary" | "read-write") => {}
+            "target_session_attrs" => {
+                return Err(bad(
+                    "has target_session_attrs that are not any, primary or read-write: leases are written",
+                ));
+            }
+            "channel_binding" => {
+                self.channel_binding = match value {
+                    "disable" => ChannelBinding::Disable,
+                    "prefer" => ChannelBinding::Prefer,
+                    "require" => ChannelBinding::Require,
+                    _ => return Err(bad("has a channel_binding that is not disable, prefer or require")),
+                }
+            }
+            // An option that is not understood may have been meant as a safeguard: it is refused, not ignored.
+            _ => return Err(unknown(name, &format!("postgres: takes {OPTIONS}"))),
+        }
+        Ok(())
     }
 }
 
@@ -220,8 +310,8 @@ pub fn quoted(name: &str) -> String {
     format!("\"{}\"", name.replace('"', "\"\""))
 }
 
-fn server(text: &str) -> Option<(String, u16)> {
-    let (host, port) = host_and_port(text, PORT)?;
+fn server(text: &str, default_port: u16) -> Option<(String, u16)> {
+    let (host, port) = host_and_port(text, default_port)?;
     let host = host.strip_prefix('[').and_then(|host| host.strip_suffix(']')).unwrap_or(host);
     let fine = |c: char| c.is_ascii_alphanumeric() || matches!(c, '.' | '-' | '_' | ':');
     (!host.is_empty() && host.chars().all(fine)).then(|| (host.to_owned(), port))
@@ -331,11 +421,11 @@ mod tests {
         assert!(error("postgres://h/db?schema=No").contains("schema that is not"));
         assert!(error("postgres://h/db?schema=pg_x").contains("schema that is not"));
         assert!(error("postgres://h/db?max_connections=0").contains("not 1 to 1000"));
-        for mode in ["off", "verify-ca"] {
-            let said = error(&format!("postgres://h/db?sslmode={mode}"));
-            assert!(said.contains("not one of disable, prefer, require, verify-full"), "{said}");
-            assert!(said.contains("verify-full stands for verify-ca"), "{said}");
-        }
+        let said = error("postgres://h/db?sslmode=off");
+        assert!(
+            said.contains("not one of disable, allow, prefer, require, verify-ca, verify-full"),
+            "{said}"
+        );
         for old in ["owner=a", "connections=3", "completed=drop"] {
             let said = error(&format!("postgres://h/db?{old}"));
             assert!(
@@ -346,6 +436,40 @@ mod tests {
             );
         }
         assert!(error("postgres://h/db?host=/run").contains("names a host twice"));
+    }
+
+    #[test]
+    fn the_url_of_an_application_is_used_as_it_is() {
+        let url = parsed(
+            "postgresql://h/app?application_name=my%20app&connect_timeout=3&options=-c%20work_mem%3D8MB&keepalives=1\
+             &keepalives_idle=30&target_session_attrs=any&channel_binding=require&sslmode=verify-ca&user=me&password=p%26w&port=7",
+        );
+        assert_eq!(url.hosts, [("h".to_owned(), 7)]);
+        assert_eq!((url.user.as_deref(), url.password.as_deref()), (Some("me"), Some("p&w")));
+        assert_eq!(url.application_name.as_deref(), Some("my app"));
+        assert_eq!(url.session_options.as_deref(), Some("-c work_mem=8MB"));
+        assert_eq!(
+            (url.connect_timeout, url.keepalive_idle),
+            (Some(Duration::from_secs(3)), Some(Duration::from_secs(30)))
+        );
+        assert_eq!((url.tls, url.channel_binding), (PostgresTls::VerifyFull, ChannelBinding::Require));
+        assert!(!url.to_string().contains("p&w") && !format!("{url:?}").contains("p%26w"));
+        assert_eq!(parsed("postgres://h/app?sslmode=allow").tls, PostgresTls::Prefer);
+        assert_eq!(parsed("postgres://h/app?connect_timeout=0").connect_timeout, None);
+        assert_eq!(parsed("postgres://h/app?keepalives=0").keepalive_idle, Some(Duration::ZERO));
+        assert_eq!(parsed("postgres:///app?host=/run&port=7").hosts, [("/run".to_owned(), 7)]);
+        for (wrong, said) in [
+            ("user=b", "names a user twice"),
+            ("application_name=", "application_name that is empty"),
+            ("connect_timeout=soon", "connect_timeout that is not a number of seconds"),
+            ("port=x", "port that is not a number"),
+            ("keepalives=2", "not 0 or 1"),
+            ("target_session_attrs=read-only", "leases are written"),
+            ("channel_binding=on", "not disable, prefer or require"),
+        ] {
+            assert!(error(&format!("postgres://a@h/db?{wrong}")).contains(said), "{wrong}");
+        }
+        assert!(error("postgres://a@h:1/db?port=7").contains("names a port twice"));
     }
 
     #[test]

@@ -52,6 +52,7 @@ mod test_store;
 mod tls;
 mod undelivered;
 mod upgraded;
+mod url_options;
 
 use std::sync::{Arc, OnceLock};
 

@@ -4,7 +4,7 @@ use std::ffi::OsString;
 use std::path::{Path, PathBuf};
 
 use crate::stage::servers;
-use crate::{process, workspace};
+use crate::{install, process, workspace};
 
 /// Builds against an old glibc; makes wheels; checks their tags.
 const PYPI: &[&str] =
@@ -15,17 +15,17 @@ pub(super) fn python_tools() -> Result<PathBuf, String> {
 }
 
 pub(super) fn path_with_python_tools() -> Result<OsString, String> {
-    before_the_path(&python_tools()?.join("bin"))
+    install::before_the_path(&python_tools()?.join("bin"))
 }
 
 /// Has cargo-deb.
 pub(super) fn path_with_cargo_tools() -> Result<OsString, String> {
-    before_the_path(&from_crates("cargo-deb", "3.8.0")?)
+    install::path_with_crate("cargo-deb", "3.8.0")
 }
 
 /// The list of everything that is in the binary, in the form of `CycloneDX`.
 pub(super) fn software_bill(out: &Path, version: &str) -> Result<(), String> {
-    let tools = before_the_path(&from_crates("cargo-cyclonedx", "0.5.9")?)?;
+    let tools = install::path_with_crate("cargo-cyclonedx", "0.5.9")?;
     let name = format!("fencehold-{version}.cdx");
     let mut bill = process::cargo("cyclonedx --format json --manifest-path crates/cli/Cargo.toml");
     process::run(bill.args(["--override-filename", &name]).env("PATH", tools))?;
@@ -42,23 +42,4 @@ pub(super) fn software_bill(out: &Path, version: &str) -> Result<(), String> {
         let _ = std::fs::remove_file(file);
     }
     Ok(())
-}
-
-/// A program of crates.io, compiled once.
-fn from_crates(name: &str, version: &str) -> Result<PathBuf, String> {
-    let folder = workspace::target()?.join("servers/cargo");
-    let mut install = process::cargo("install --locked --quiet --root");
-    // What it compiles is of no use afterwards: it goes to a temporary place.
-    install
-        .arg(&folder)
-        .arg(format!("{name}@{version}"))
-        .env_remove("CARGO_TARGET_DIR");
-    process::run(&mut install)?;
-    Ok(folder.join("bin"))
-}
-
-fn before_the_path(folder: &Path) -> Result<OsString, String> {
-    let path = std::env::var_os("PATH").unwrap_or_default();
-    std::env::join_paths(std::iter::once(folder.to_owned()).chain(std::env::split_paths(&path)))
-        .map_err(|error| error.to_string())
 }

@@ -7,18 +7,17 @@ use std::path::{Path, PathBuf};
 
 use crate::{install, process, workspace};
 
-/// A clone of RustSec's database of advisories.
+/// Names a clone of the database of advisories.
 const DATABASE: &str = "ADVISORY_DB";
 
 pub(crate) fn run() -> Result<(), String> {
     let path = install::path_with_crate("cargo-deny", "0.20.2")?;
     let database = std::env::var_os(DATABASE).map(PathBuf::from);
-    let config = match &database {
-        Some(database) => with_advisories(database)?,
-        None => {
-            println!("advisories are not checked: {DATABASE} names no clone of their database");
-            workspace::root().join("deny.toml")
-        }
+    let config = if let Some(database) = &database {
+        with_advisories(database)?
+    } else {
+        println!("advisories are not checked: {DATABASE} names no clone of their database");
+        workspace::root().join("deny.toml")
     };
     let mut deny = process::cargo("deny --workspace check --config");
     deny.arg(config).args(["bans", "licenses", "sources"]);

@@ -5,7 +5,7 @@ use std::io;
 #[cfg(feature = "server")]
 use fencehold_server::config::{LogFormat, LogSettings};
 use tracing::Subscriber;
-use tracing_subscriber::filter::Targets;
+use tracing_subscriber::filter::{ParseError, Targets};
 use tracing_subscriber::fmt;
 use tracing_subscriber::fmt::format::{DefaultFields, Format};
 use tracing_subscriber::prelude::*;
@@ -54,7 +54,13 @@ fn filter(verbose: u8, quiet: &str) -> Result<Targets, Failure> {
         Some(value) => (LOG_VARIABLE, value.to_string_lossy().into_owned()),
         None => ("log.level", by_flags.to_owned()),
     };
-    wanted.parse().map_err(|error| Failure::usage(format!("{from}: {error}")))
+    let wrong = |why: String| Failure::usage(format!("{from}: {why}; it looks like fencehold=debug,warn"));
+    if wanted.contains(['[', ']', '{', '}']) {
+        return Err(wrong("logs are not filtered by spans or fields".to_owned()));
+    }
+    // An empty piece would stand for errors alone.
+    let pieces: Vec<&str> = wanted.split(',').filter(|piece| !piece.trim().is_empty()).collect();
+    pieces.join(",").parse().map_err(|error: ParseError| wrong(error.to_string()))
 }
 
 /// Lines on stderr, of what a filter lets pass.

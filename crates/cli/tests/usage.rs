@@ -143,7 +143,11 @@ fn only_data_is_on_stdout_and_colours_are_for_terminals() {
     assert!(!said.err.contains('\u{1b}'), "{said:?}");
     let quiet = dir.fencehold("run --key k -- true");
     assert_eq!((quiet.out.as_str(), quiet.err.as_str()), ("", ""));
-    support::said(dir.command("lease ls").env("FENCEHOLD_LOG", "no=such=level")).ended(2);
+    for wrong in ["no=such=level", "fencehold[span]=debug", "fencehold[{key}]=debug"] {
+        let said = support::said(dir.command("lease ls").env("FENCEHOLD_LOG", wrong)).ended(2);
+        assert!(said.err.contains("FENCEHOLD_LOG: "), "{}", said.err);
+    }
+    support::said(dir.command("lease ls").env("FENCEHOLD_LOG", "fencehold=warn,")).ended(0);
 }
 
 #[test]

@@ -207,7 +207,8 @@ fn a_worker_says_that_its_circuit_breaker_opened_and_closed() {
     let dir = TestDirectory::new();
     let id = dir.enqueue("1", "");
     let (mut server, address) = crate::support::serve(&dir, "127.0.0.1:0");
-    let options = format!("--store http://{address} --timeout 100ms");
+    // The store is opened within that time, on a busy machine too.
+    let options = format!("--store http://{address} --timeout 2s");
     let mut command = dir.command(&format!("work --queue q --until-empty {options} -- sh -c"));
     command.arg("echo up >up; while [ ! -e go ]; do sleep 0.01; done");
     let err = std::fs::File::create(dir.path("err")).unwrap();

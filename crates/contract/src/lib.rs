@@ -51,6 +51,6 @@ pub use prefixes::Prefixes;
 pub use quota::{Quota, QuotaRequest, QuotaUsage, QuotaView};
 pub use retention::KeepFinished;
 pub use url::{
-    ChannelBinding, CompletedJobs, EtcdTls, EtcdUrl, FileUrl, MigrateSchema, ObjectOptions, ObjectUrl,
-    PostgresTls, PostgresUrl, RemoteUrl, Scheme, StoreUrl,
+    CompletedJobs, EtcdTls, EtcdUrl, FileUrl, MigrateSchema, ObjectOptions, ObjectUrl, PostgresTls,
+    PostgresUrl, RemoteUrl, Scheme, StoreUrl,
 };

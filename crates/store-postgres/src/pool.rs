@@ -11,9 +11,9 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use fencehold_contract::url::quoted;
-use fencehold_contract::{ChannelBinding, PostgresTls, PostgresUrl, StoreError};
+use fencehold_contract::{PostgresTls, PostgresUrl, StoreError};
 use tokio::sync::{OwnedSemaphorePermit, Semaphore};
-use tokio_postgres::config::{self, SslMode, TargetSessionAttrs};
+use tokio_postgres::config::{SslMode, TargetSessionAttrs};
 use tokio_postgres::{Client, Config, Connection, Socket};
 
 use super::fault::StatementError;
@@ -72,13 +72,8 @@ impl Pool {
             .dbname(&url.database)
             .application_name(url.application_name.as_deref().unwrap_or("fencehold"))
             .connect_timeout(url.connect_timeout.unwrap_or(CONNECT_WITHIN))
-            .keepalives(url.keepalive_idle != Some(Duration::ZERO))
-            .keepalives_idle(url.keepalive_idle.unwrap_or(KEEPALIVE_IDLE))
-            .channel_binding(match url.channel_binding {
-                ChannelBinding::Disable => config::ChannelBinding::Disable,
-                ChannelBinding::Prefer => config::ChannelBinding::Prefer,
-                ChannelBinding::Require => config::ChannelBinding::Require,
-            })
+            .keepalives(url.keepalives)
+            .keepalives_idle(url.keepalives_idle.unwrap_or(KEEPALIVE_IDLE))
             // After a failover the old primary may still answer: it would take nothing.
             .target_session_attrs(TargetSessionAttrs::ReadWrite)
             .ssl_mode(match url.tls {

@@ -1,13 +1,13 @@
 //! cargo-deny, as `deny.toml` says.
 //!
-//! Not part of `test`: it takes minutes to install, and dependencies change seldom. Advisories are checked where a copy of their
-//! database is given by path: a new one is no fault of a change, and reading them needs the network.
+//! Not part of `test`: it takes minutes to install, and dependencies change seldom. Advisories are checked where the folder of their
+//! databases is given: a new one is no fault of a change, and reading them needs the network.
 
 use std::path::{Path, PathBuf};
 
 use crate::{install, process, workspace};
 
-/// Names a clone of the database of advisories.
+/// Names the folder into which `cargo deny fetch` puts databases of advisories.
 const DATABASE: &str = "ADVISORY_DB";
 
 pub(crate) fn run() -> Result<(), String> {
@@ -16,7 +16,7 @@ pub(crate) fn run() -> Result<(), String> {
     let config = if let Some(database) = &database {
         with_advisories(database)?
     } else {
-        println!("advisories are not checked: {DATABASE} names no clone of their database");
+        println!("advisories are not checked: {DATABASE} names no folder of their databases");
         workspace::root().join("deny.toml")
     };
     let mut deny = process::cargo("deny --workspace check --config");

@@ -17,7 +17,7 @@ mod remote;
 pub use etcd::{EtcdTls, EtcdUrl, escaped, unescaped};
 pub use file::FileUrl;
 pub use object::{Keys, ObjectOptions, ObjectUrl, Scheme};
-pub use postgres::{ChannelBinding, CompletedJobs, MigrateSchema, PostgresTls, PostgresUrl, quoted};
+pub use postgres::{CompletedJobs, MigrateSchema, PostgresTls, PostgresUrl, quoted};
 pub use remote::RemoteUrl;
 
 /// Which store, and where.

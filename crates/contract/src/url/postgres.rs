@@ -25,7 +25,7 @@ const SSL_MODES: &str = "disable, allow, prefer, require, verify-ca, verify-full
 
 /// `postgres://[USER[:PASSWORD]@]HOST[:PORT][,HOST[:PORT]…]/DATABASE[?schema=NAME&schema_owner=ROLE&migrate=…&max_connections=N&completed_jobs=…&keep_finished=…&host=DIR&sslmode=…&sslrootcert=FILE]`
 ///
-/// Other options of PostgreSQL's own programs (`application_name`, `connect_timeout`, `options`, …) mean here what they mean there.
+/// Of the options of PostgreSQL's own programs it takes the usual ones: `application_name`, `connect_timeout`, `options`, ….
 ///
 /// Prints without its password.
 #[derive(Clone, PartialEq, Eq)]
@@ -55,28 +55,16 @@ pub struct PostgresUrl {
     pub tls: PostgresTls,
     /// The authority that signed the server's certificate, in PEM; `None`: those that the system trusts.
     pub ca: Option<PathBuf>,
-    /// Whether the log-in is bound to the encrypted connection.
-    pub channel_binding: ChannelBinding,
     /// How sessions are named in `pg_stat_activity`.
     pub application_name: Option<String>,
     /// How long a connection may take to come about.
     pub connect_timeout: Option<Duration>,
     /// Settings for the session, as `-c NAME=VALUE`.
     pub session_options: Option<String>,
-    /// After how long without traffic the connection is checked; zero: never.
-    pub keepalive_idle: Option<Duration>,
-}
-
-/// Whether a log-in is bound to the encrypted connection: `channel_binding`, as PostgreSQL's own programs understand it.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub enum ChannelBinding {
-    /// `disable`: never.
-    Disable,
-    /// `prefer`, the default: where both sides can.
-    #[default]
-    Prefer,
-    /// `require`: always.
-    Require,
+    /// Whether a connection without traffic is checked.
+    pub keepalives: bool,
+    /// After how long without traffic.
+    pub keepalives_idle: Option<Duration>,
 }
 
 /// When a schema that is older than the program is brought up to date. One that is not there is always made on first use.
@@ -152,14 +140,15 @@ impl PostgresUrl {
             keep_finished: KeepFinished::default(),
             tls: PostgresTls::Prefer,
             ca: None,
-            channel_binding: ChannelBinding::default(),
             application_name: None,
             connect_timeout: None,
             session_options: None,
-            keepalive_idle: None,
+            keepalives: true,
+            keepalives_idle: None,
         };
         let (directory, port) = url.read_options(options)?;
-        if port.is_some() && hosts.contains(':') {
+        let named = |host: &str| host.rsplit(']').next().is_some_and(|end| end.contains(':'));
+        if port.is_some() && hosts.split(',').any(named) {
             return Err(bad("names a port twice: before the database and as the option port"));
         }
         let default_port = port.unwrap_or(PORT);
@@ -245,8 +234,11 @@ impl PostgresUrl {
                         _ => return Err(bad(format!("has an sslmode that is not one of {SSL_MODES}"))),
                     }
                 }
-                "sslrootcert" if !value.is_empty() => self.ca = Some(value.into()),
-                "sslrootcert" => return Err(bad("has an option sslrootcert without a file")),
+                "sslrootcert" => {
+                    let file = unescaped(value).filter(|file| !file.is_empty());
+                    self.ca =
+                        Some(file.ok_or_else(|| bad("has an option sslrootcert without a file"))?.into());
+                }
                 "port" => {
                     let wrong = || bad("has an option port that is not a number");
                     port = Some(value.parse().map_err(|_| wrong())?);
@@ -263,26 +255,36 @@ impl PostgresUrl {
             let text = unescaped(value).filter(|text| !text.is_empty() && !text.contains('\0'));
             text.ok_or_else(|| bad(format!("has an option {name} that is empty, or has a broken %-escape")))
         };
+        // 0: the default.
         let seconds = || {
-            let seconds = value.parse().ok().map(Duration::from_secs);
-            seconds.ok_or_else(|| bad(format!("has an option {name} that is not a number of seconds")))
+            let wrong = |_| bad(format!("has an option {name} that is not a number of seconds"));
+            Ok::<_, BadInput>(
+                Some(Duration::from_secs(value.parse().map_err(wrong)?)).filter(|time| !time.is_zero()),
+            )
         };
         match name {
             "user" if self.user.is_none() => self.user = Some(text()?),
             "password" if self.password.is_none() => self.password = Some(text()?),
-            "user" | "password" => {
-                return Err(bad(format!("names a {name} twice: before the '@' and as an option")));
-            }
+            "user" | "password" => return Err(bad(format!("names a {name} twice"))),
             "application_name" => self.application_name = Some(text()?),
-            "options" => self.session_options = Some(text()?),
-            // 0 is no limit there. Here each call has one anyway.
-            "connect_timeout" => self.connect_timeout = Some(seconds()?).filter(|timeout| !timeout.is_zero()),
-            "keepalives_idle" => self.keepalive_idle = Some(seconds()?),
-            "keepalives" => match value {
-                "0" => self.keepalive_idle = Some(Duration::ZERO),
-                "1" => {}
-                _ => return Err(bad("has an option keepalives that is not 0 or 1")),
-            },
+            "options" => {
+                let options = text()?;
+                if options.to_ascii_lowercase().replace('-', "_").contains("synchronous_commit") {
+                    return Err(bad(
+                        "has options that set synchronous_commit: what was granted could be lost in a crash",
+                    ));
+                }
+                self.session_options = Some(options);
+            }
+            "connect_timeout" => self.connect_timeout = seconds()?,
+            "keepalives_idle" => self.keepalives_idle = seconds()?,
+            "keepalives" => {
+                self.keepalives = match value {
+                    "0" => false,
+                    "1" => true,
+                    _ => return Err(bad("has an option keepalives that is not 0 or 1")),
+                }
+            }
             // A server that takes no writes is never used: leases are written.
             "target_session_attrs" if matches!(value, "any" | "primary" | "read-write") => {}
             "target_session_attrs" => {
@@ -290,15 +292,16 @@ impl PostgresUrl {
                     "has target_session_attrs that are not any, primary or read-write: leases are written",
                 ));
             }
+            // Our side cannot bind a log-in to the encrypted connection, so nothing is lost by these two.
+            "channel_binding" if matches!(value, "disable" | "prefer") => {}
             "channel_binding" => {
-                self.channel_binding = match value {
-                    "disable" => ChannelBinding::Disable,
-                    "prefer" => ChannelBinding::Prefer,
-                    "require" => ChannelBinding::Require,
-                    _ => return Err(bad("has a channel_binding that is not disable, prefer or require")),
-                }
+                return Err(bad(
+                    "has a channel_binding that is not disable or prefer: it cannot be required yet",
+                ));
             }
             // An option that is not understood may have been meant as a safeguard: it is refused, not ignored.
+            // After a password with a bare '&', what follows may be the rest of it.
+            _ if self.password.is_some() => return Err(unknown("?", &format!("postgres: takes {OPTIONS}"))),
             _ => return Err(unknown(name, &format!("postgres: takes {OPTIONS}"))),
         }
         Ok(())
@@ -442,21 +445,20 @@ mod tests {
     fn the_url_of_an_application_is_used_as_it_is() {
         let url = parsed(
             "postgresql://h/app?application_name=my%20app&connect_timeout=3&options=-c%20work_mem%3D8MB&keepalives=1\
-             &keepalives_idle=30&target_session_attrs=any&channel_binding=require&sslmode=verify-ca&user=me&password=p%26w&port=7",
+             &keepalives_idle=30&target_session_attrs=any&channel_binding=prefer&sslmode=verify-ca&sslrootcert=%2Fca.pem&user=me&password=p%26w&port=7",
         );
         assert_eq!(url.hosts, [("h".to_owned(), 7)]);
         assert_eq!((url.user.as_deref(), url.password.as_deref()), (Some("me"), Some("p&w")));
         assert_eq!(url.application_name.as_deref(), Some("my app"));
         assert_eq!(url.session_options.as_deref(), Some("-c work_mem=8MB"));
-        assert_eq!(
-            (url.connect_timeout, url.keepalive_idle),
-            (Some(Duration::from_secs(3)), Some(Duration::from_secs(30)))
-        );
-        assert_eq!((url.tls, url.channel_binding), (PostgresTls::VerifyFull, ChannelBinding::Require));
-        assert!(!url.to_string().contains("p&w") && !format!("{url:?}").contains("p%26w"));
+        assert_eq!(url.connect_timeout, Some(Duration::from_secs(3)));
+        assert_eq!((url.keepalives, url.keepalives_idle), (true, Some(Duration::from_secs(30))));
+        assert_eq!((url.tls, url.ca), (PostgresTls::VerifyFull, Some("/ca.pem".into())));
         assert_eq!(parsed("postgres://h/app?sslmode=allow").tls, PostgresTls::Prefer);
         assert_eq!(parsed("postgres://h/app?connect_timeout=0").connect_timeout, None);
-        assert_eq!(parsed("postgres://h/app?keepalives=0").keepalive_idle, Some(Duration::ZERO));
+        let off = parsed("postgres://h/app?keepalives=0&keepalives_idle=0");
+        assert_eq!((off.keepalives, off.keepalives_idle), (false, None));
+        assert_eq!(parsed("postgres://[::1]/app?port=7").hosts, [("::1".to_owned(), 7)]);
         assert_eq!(parsed("postgres:///app?host=/run&port=7").hosts, [("/run".to_owned(), 7)]);
         for (wrong, said) in [
             ("user=b", "names a user twice"),
@@ -465,7 +467,9 @@ mod tests {
             ("port=x", "port that is not a number"),
             ("keepalives=2", "not 0 or 1"),
             ("target_session_attrs=read-only", "leases are written"),
-            ("channel_binding=on", "not disable, prefer or require"),
+            ("channel_binding=require", "cannot be required yet"),
+            ("options=-c%20synchronous_commit%3Doff", "could be lost in a crash"),
+            ("options=--Synchronous-Commit%3Doff", "could be lost in a crash"),
         ] {
             assert!(error(&format!("postgres://a@h/db?{wrong}")).contains(said), "{wrong}");
         }
@@ -490,11 +494,15 @@ mod tests {
         let url = "postgres://me:secret@h/db?schema=x".parse::<StoreUrl>().unwrap();
         assert_eq!(url.to_string(), "postgres://me@h:5432/db?schema=x");
         assert!(!format!("{url:?}").contains("secret"));
+        let url = "postgres://h/db?user=me&password=secret".parse::<StoreUrl>().unwrap();
+        assert!(!format!("{url} {url:?}").contains("secret"));
         for broken in [
             "postgres://me:secret@h:x/db",
             "postgres://me:secret%4@h/db",
             "postgres://me:1?secret@h/db",
             "postgres://me:secret@h",
+            "postgres://h/db?password=first&secret",
+            "postgres://h/db?password=first&password=secret",
         ] {
             assert!(!error(broken).contains("secret"), "{broken}");
         }

@@ -188,10 +188,10 @@ impl Routes {
 
     fn route(&mut self, endpoint: Endpoint) {
         let OperationSpec { name, method, path, .. } = endpoint.spec;
-        let answer = async move |State(server): State<Arc<ServerInner>>,
-                                 path: RawPathParams,
-                                 request: Request<Body>| {
-            let answer = endpoint.clone().answer(server, path, request).await;
+        let answer = move |State(server): State<Arc<ServerInner>>,
+                           path: RawPathParams,
+                           request: Request<Body>| async move {
+            let answer = endpoint.answer(server, path, request).await;
             answer.unwrap_or_else(|problem| problem_response(&problem))
         };
         let method: MethodRouter<Arc<ServerInner>> = match method {

@@ -29,7 +29,7 @@ fn sessions_have_the_settings_of_the_url() {
     let read_only = url(&fresh_schema(), "options=-c%20default_transaction_read_only%3Don");
     let store = open_url(&read_only);
     // A session that takes no writes is not used: so the setting is there.
-    let why = unavailable(block_on(store.ping(&call().with_timeout_ms(200))));
+    let why = unavailable(block_on(store.ping(&call().with_timeout_ms(2_000))));
     assert!(why.contains("read-only") || why.contains("does not allow writes"), "{why}");
     block_on(store.close());
 }

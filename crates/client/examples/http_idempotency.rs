@@ -3,6 +3,7 @@
 
 #![allow(clippy::print_stdout, reason = "an example talks to its reader")]
 
+use std::convert::Infallible;
 use std::error::Error;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -11,7 +12,7 @@ use axum::Router;
 use axum::extract::State;
 use axum::http::{HeaderMap, StatusCode};
 use axum::routing::post;
-use fencehold::{Fencehold, OperationStatus};
+use fencehold::{Fencehold, OperationError};
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::net::{TcpListener, TcpStream};
 
@@ -51,22 +52,22 @@ async fn charge(State(shop): State<Shop>, headers: HeaderMap, cents: String) -> 
     let Some(key) = headers.get("idempotency-key").and_then(|key| key.to_str().ok()) else {
         return (StatusCode::BAD_REQUEST, "an Idempotency-Key is needed".to_owned());
     };
-    match shop.fh.operations().begin::<String>(key, &cents).await {
-        Ok(OperationStatus::Started(operation)) => {
-            let nth = shop.charges.fetch_add(1, Ordering::SeqCst) + 1;
-            let answer = format!("charge {nth} of {cents} cents");
-            match operation.complete(&answer).await {
-                Ok(()) => (StatusCode::OK, answer),
-                Err(error) => (StatusCode::SERVICE_UNAVAILABLE, error.to_string()),
-            }
-        }
-        Ok(OperationStatus::Completed(answer)) => (StatusCode::OK, answer),
-        Ok(OperationStatus::InProgress { owner, .. }) => (StatusCode::CONFLICT, format!("{owner} is at it")),
-        Ok(other) => (StatusCode::INTERNAL_SERVER_ERROR, format!("{other:?}")),
-        Err(fencehold::Error::Conflict { .. }) => {
-            (StatusCode::UNPROCESSABLE_ENTITY, "this key was used for another charge".to_owned())
-        }
-        Err(error) => (StatusCode::SERVICE_UNAVAILABLE, error.to_string()),
+    let charge = async |_job| {
+        let nth = shop.charges.fetch_add(1, Ordering::SeqCst) + 1;
+        Ok::<_, Infallible>(format!("charge {nth} of {cents} cents"))
+    };
+    match shop.fh.operations().once(key, &cents, charge).await {
+        Ok(answer) => (StatusCode::OK, answer),
+        Err(error) => (status_of(&error), error.to_string()),
+    }
+}
+
+fn status_of(error: &OperationError<Infallible>) -> StatusCode {
+    match error {
+        OperationError::InProgress { .. } => StatusCode::CONFLICT,
+        OperationError::Store(fencehold::Error::Conflict { .. }) => StatusCode::UNPROCESSABLE_ENTITY,
+        OperationError::Store(error) if error.is_retryable() => StatusCode::SERVICE_UNAVAILABLE,
+        _ => StatusCode::INTERNAL_SERVER_ERROR,
     }
 }
 

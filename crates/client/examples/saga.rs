@@ -24,7 +24,7 @@ async fn main() -> Result<(), Error> {
             async move {
                 println!("{booking} is undone");
                 undone.send(booking)?;
-                Ok(())
+                Ok::<_, JobError>(())
             }
         })
         .start()?;

@@ -1,16 +1,32 @@
-//! Jobs in a queue, and a worker that runs them: `cargo run --example worker [STORE]`.
+//! Typed jobs in a queue, and a worker that runs them: `cargo run --example worker [STORE]`.
 
 #![allow(clippy::print_stdout, reason = "an example talks to its reader")]
 
 use std::time::Duration;
 
-use fencehold::{Error, Fencehold, Job, JobError};
+use fencehold::{Error, Fencehold, Job, JobBuilder, JobError, State, TypedJob};
 use serde::{Deserialize, Serialize};
 
+/// A job: what enqueues it, what runs it and what waits for it agree on these types.
 #[derive(Serialize, Deserialize)]
 struct Email {
     to: String,
     subject: String,
+}
+
+impl TypedJob for Email {
+    const KIND: &'static str = "email";
+    type Result = String;
+
+    fn options(job: JobBuilder<Self>) -> JobBuilder<Self> {
+        job.max_failures(5).attempt_timeout(Duration::from_secs(60))
+    }
+}
+
+/// What handlers need of the program.
+#[derive(Clone)]
+struct App {
+    sender: &'static str,
 }
 
 #[tokio::main(flavor = "current_thread")]
@@ -23,23 +39,22 @@ async fn main() -> Result<(), Error> {
         .worker()
         .queue("emails", 1)
         .concurrency(4)
-        .ttl(Duration::from_secs(10))
-        .handle("send", send)
+        .state(App { sender: "reports@example.org" })
+        .handle_typed(send)
         .start()?;
 
     let emails = fh.queue("emails");
     let mut sent = Vec::new();
     for to in ["anna@example.org", "ben@example.org", "carla@example.org"] {
         let email = Email { to: to.to_owned(), subject: "Your report".to_owned() };
-        // The same invoice is mailed once, however often this is called.
+        // The same report is mailed once, however often this is called.
         let job = emails
-            .job("send", &email)
+            .typed_job(&email)
             .unique(format!("report-42/{to}"), Duration::from_secs(3_600));
-        sent.push(job.max_failures(5).label("report", "42").enqueue().await?);
+        sent.push(job.label("report", "42").enqueue().await?);
     }
     for job in sent {
-        let receipt: String = fh.jobs().result(job.job_id, Duration::from_secs(30)).await?;
-        println!("{receipt}");
+        println!("{}", job.result(Duration::from_secs(30)).await?); // a String: nothing else compiles
     }
 
     let drained = worker.drain().await?;
@@ -48,10 +63,12 @@ async fn main() -> Result<(), Error> {
     Ok(())
 }
 
-/// What it returns is the job's result; an error is a failure, and is tried again by the job's policy.
-async fn send(job: Job, email: Email) -> Result<String, JobError> {
+/// What it returns is the job's result. An error is a failure, and is tried again by the job's policy.
+async fn send(job: Job, email: Email, State(app): State<App>) -> Result<String, JobError> {
     if !email.to.contains('@') {
         return Err(JobError::new(format!("{} is no address", email.to)).permanent());
     }
-    Ok(format!("{}: {} (attempt {}, token {})", email.to, email.subject, job.attempt(), job.token()))
+    // A later attempt gets the stored value, and mails nothing.
+    job.once("smtp", async |key| Ok(format!("{} to {}: {} (key {key})", app.sender, email.to, email.subject)))
+        .await
 }

@@ -17,6 +17,7 @@ use crate::breaker::Permit;
 use crate::connection::ConnectionInner;
 use crate::error::Error;
 use crate::holding::{HoldGrant, HoldTarget};
+use crate::metrics;
 use crate::random::hold_id;
 use crate::renewal::{free_unseen_grant, give_back};
 use crate::retry::{RetryLoop, left_alone};
@@ -41,7 +42,8 @@ pub(crate) async fn acquire(
     let claim = HoldAttempt::new(connection, terms)?;
     let until_ms = limit_ms.filter(|ms| *ms > 0).map(|ms| started_ms.saturating_add(ms));
     let tries = RetryLoop::new(until_ms);
-    let mut acquisition = Acquisition { connection, terms, started_ms, limit_ms, claim, tries, ended: 0 };
+    let mut acquisition =
+        Acquisition { connection, terms, started_ms, first_sent_ms: None, limit_ms, claim, tries, ended: 0 };
     connection.unless_closed(acquisition.run()).await
 }
 
@@ -49,6 +51,7 @@ struct Acquisition<'a> {
     connection: &'a Arc<ConnectionInner>,
     terms: &'a AcquireLeaseRequest,
     started_ms: u64,
+    first_sent_ms: Option<u64>,
     /// `None`: as long as it takes; 0: no standing in line.
     limit_ms: Option<u64>,
     claim: HoldAttempt<'a>,
@@ -87,7 +90,8 @@ impl<'a> Acquisition<'a> {
             None | Some(0) => self.connection.timeout_ms,
             Some(_) => self.connection.timeout_ms.min(wait_ms.max(PATIENCE_MS_MIN)),
         };
-        let stood_ms = sent_ms.saturating_sub(self.started_ms);
+        // None before the first sending, however long that took: a store takes what has stood in line for one that was sent before.
+        let stood_ms = sent_ms.saturating_sub(*self.first_sent_ms.get_or_insert(sent_ms));
         let request = AcquireLeaseRequest {
             hold_id_age_ms: self.claim.age_ms(sent_ms),
             wait_ms,
@@ -141,6 +145,7 @@ impl<'a> Acquisition<'a> {
             }
             return self.failed(StoreError::Unavailable { message: why }).await.map(|()| None);
         }
+        metrics::lease_acquired(now_ms.saturating_sub(self.started_ms));
         let trip_ms = now_ms.saturating_sub(sent_ms).saturating_sub(waited_ms);
         self.connection.advisor.saw_round_trip(trip_ms);
         let granted = HoldGrant { held: target, token, owner, task, ttl_ms, max_age_ms, hold: hold_id, term };

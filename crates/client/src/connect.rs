@@ -10,7 +10,7 @@ use fencehold_core::{BadInput, Key, Namespace, Owner};
 use futures_channel::oneshot;
 
 use crate::breaker::{CircuitBreakerPolicy, CircuitBreakerState, CircuitBreakerStats};
-use crate::connection::ConnectionInner;
+use crate::connection::{ConnectionInner, OpenedStore};
 use crate::election::Election;
 use crate::error::Error;
 use crate::lease::LeaseBuilder;
@@ -18,6 +18,7 @@ use crate::random::jitter;
 use crate::renewal::RenewalHandle;
 use crate::retry::RetryBudget;
 use crate::time::ms;
+use crate::transaction::check_schema;
 use crate::ttl_advice::TtlAdvice;
 
 /// How long a call goes on trying a store that cannot be reached, by default.
@@ -237,6 +238,7 @@ pub struct FenceholdBuilder {
     timeout: Option<Duration>,
     circuit_breaker: CircuitBreakerPolicy,
     retry_budget: RetryBudget,
+    postgres_schema: Option<String>,
 }
 
 impl FenceholdBuilder {
@@ -302,6 +304,12 @@ impl FenceholdBuilder {
         FenceholdBuilder { retry_budget: budget, ..self }
     }
 
+    /// The schema of the store, for the [transactions](crate::transaction) of the caller's own. Default: that of the store's URL. It has to
+    /// be named where the handle reaches the store through a server.
+    pub fn postgres_schema(self, schema: impl Into<String>) -> Self {
+        FenceholdBuilder { postgres_schema: Some(schema.into()), ..self }
+    }
+
     /// Opens the store, has it answer, and starts the handle's thread. A store that does not answer within the
     /// [`timeout`](Self::timeout) is an error.
     pub async fn connect(self) -> Result<Fencehold, Error> {
@@ -318,7 +326,9 @@ impl FenceholdBuilder {
         let clock = self.clock.unwrap_or_else(|| Arc::new(SystemClock));
         let namespace = self.namespace.map_or(Ok(Namespace::default()), Namespace::new)?;
         let owner = self.owner.map_or_else(default_owner, Owner::new)?;
-        let owns_store = self.store.is_none();
+        let is_own = self.store.is_none();
+        let postgres_schema = self.postgres_schema;
+        postgres_schema.as_deref().map_or(Ok(()), check_schema)?;
         let timeout_ms = ms(self.timeout.unwrap_or(TIMEOUT_DEFAULT));
         let store = match (self.store, self.url) {
             (Some(store), None) => store,
@@ -331,8 +341,8 @@ impl FenceholdBuilder {
             (None, None) => Err(BadInput::new("store", "is not given; it looks like file:DIR or memory:"))?,
         };
         let (breaker, retries) = (self.circuit_breaker, self.retry_budget);
-        let connection =
-            ConnectionInner::new(store, owns_store, clock, namespace, timeout_ms, breaker, retries);
+        let store = OpenedStore { store, is_own, postgres_schema };
+        let connection = ConnectionInner::new(store, clock, namespace, timeout_ms, breaker, retries);
         Ok(Fencehold { handle: RenewalHandle::start(connection).map_err(|error| no_thread(&error))?, owner })
     }
 }

@@ -35,6 +35,8 @@ pub(crate) struct ConnectionInner {
     owns_store: bool,
     pub(crate) clock: Arc<dyn Clock>,
     pub(crate) namespace: Namespace,
+    /// The schema of the store in the database of the callers' transactions, where it was named.
+    pub(crate) postgres_schema: Option<String>,
     pub(crate) timeout_ms: u64,
     pub(crate) breaker: Breaker,
     pub(crate) retries: Retries,
@@ -53,6 +55,15 @@ pub(crate) struct ConnectionInner {
     serials: AtomicU64,
 }
 
+/// A store, as it was opened.
+pub(crate) struct OpenedStore {
+    pub(crate) store: Arc<dyn LeaseStore>,
+    /// Whether the handle opened it.
+    pub(crate) is_own: bool,
+    /// The schema that was named.
+    pub(crate) postgres_schema: Option<String>,
+}
+
 /// Holds to be renewed at once.
 #[derive(Debug, Default, PartialEq, Eq)]
 pub(crate) struct ChangedHolds {
@@ -63,8 +74,7 @@ pub(crate) struct ChangedHolds {
 
 impl ConnectionInner {
     pub(crate) fn new(
-        store: Arc<dyn LeaseStore>,
-        owns_store: bool,
+        OpenedStore { store, is_own, postgres_schema }: OpenedStore,
         clock: Arc<dyn Clock>,
         namespace: Namespace,
         timeout_ms: u64,
@@ -105,9 +115,10 @@ impl ConnectionInner {
             left: AtomicBool::new(false),
             serials: AtomicU64::new(1),
             store,
-            owns_store,
+            owns_store: is_own,
             clock,
             namespace,
+            postgres_schema,
             timeout_ms,
             wake,
         })

@@ -1,6 +1,8 @@
 //! Electing a leader: the holder of the key leads.
 
 use std::ops::Deref;
+use std::pin::pin;
+use std::sync::Arc;
 use std::time::Duration;
 
 use fencehold_contract::{HolderView, LeaseView, ListEventsRequest, StoreError};
@@ -10,6 +12,7 @@ use crate::connect::Fencehold;
 use crate::error::Error;
 use crate::guard::Lease;
 use crate::lease::LeaseBuilder;
+use crate::time::{First, first};
 
 /// How long one question for events stays at the store.
 const LISTEN_MS: u64 = 60_000;
@@ -65,6 +68,87 @@ impl Election {
     /// Stands for election, and waits to be elected. Dropping the future withdraws.
     pub async fn campaign(&self) -> Result<Leader, Error> {
         self.inner.clone().acquire().await.map(|lease| Leader { lease })
+    }
+
+    /// Campaigns, and runs `work` while it leads. If it loses the leadership, the work is dropped at its next await, and it campaigns
+    /// again. When `stop` is done, it drops the work, resigns and returns `None`. Work that ends by itself ends the leadership too, and
+    /// its output is returned.
+    ///
+    /// A store that cannot be reached is no reason to give up: it campaigns until `stop` is done. `Err`: it can never lead, because of
+    /// bad input, a missing right, a store that cannot be used, or a handle that was closed.
+    ///
+    /// ```
+    /// use std::time::Duration;
+    /// use fencehold::Fencehold;
+    ///
+    /// # #[tokio::main(flavor = "current_thread")]
+    /// # async fn main() -> Result<(), fencehold::Error> {
+    /// let fh = Fencehold::connect("memory:").await?;
+    /// let stop = tokio::time::sleep(Duration::from_millis(50)); // a signal, or the `cancelled()` of a `CancellationToken`
+    /// let election = fh.election("leader/scheduler");
+    /// let led = election.lead(stop, async |leader| {
+    ///     println!("leading under token {}", leader.token());
+    ///     std::future::pending::<()>().await // every write of the scheduler carries that token
+    /// });
+    /// assert_eq!(led.await?, None);
+    /// # Ok(())
+    /// # }
+    /// ```
+    pub async fn lead<T, F, Fut>(&self, stop: impl Future, mut work: F) -> Result<Option<T>, Error>
+    where
+        F: FnMut(Arc<Leader>) -> Fut,
+        Fut: Future<Output = T>,
+    {
+        let mut stop = pin!(stop);
+        let mut failures = 0;
+        loop {
+            let leader = match first(stop.as_mut(), self.campaign_after(failures)).await {
+                First::Left(_) => return Ok(None),
+                First::Right(Ok(leader)) => Arc::new(leader),
+                First::Right(Err(error))
+                    if error.is_retryable() && !self.inner.fencehold.connection().is_closed() =>
+                {
+                    tracing::warn!(%error, "not elected; campaigning again");
+                    failures = failures.saturating_add(1);
+                    continue;
+                }
+                First::Right(Err(error)) => return Err(error),
+            };
+            failures = 0;
+            let ended = match first(stop.as_mut(), leader.run(work(Arc::clone(&leader)))).await {
+                First::Left(_) => None,
+                First::Right(Ok(output)) => Some(output),
+                First::Right(Err(superseded)) => {
+                    tracing::warn!(error = %superseded, "no longer the leader; campaigning again");
+                    continue;
+                }
+            };
+            let resigned = match Arc::try_unwrap(leader) {
+                Ok(leader) => leader.resign().await,
+                // Something that the work has started still has it: to that, the leadership is lost.
+                Err(shared) => {
+                    shared.lease.give_back();
+                    Ok(())
+                }
+            };
+            if let Err(error) = resigned {
+                tracing::warn!(%error, "the leader could not resign: its lease expires");
+            }
+            return Ok(ended);
+        }
+    }
+
+    /// Campaigns, after a pause if it failed before.
+    async fn campaign_after(&self, failures: u32) -> Result<Leader, Error> {
+        if failures > 0 {
+            let connection = self.inner.fencehold.connection();
+            let pause_ms = connection.retries.backoff_ms(failures);
+            connection
+                .timers
+                .sleep_until(connection.now_ms().saturating_add(pause_ms))
+                .await;
+        }
+        self.campaign().await
     }
 
     /// Who leads now, and the means to wait for a change.

@@ -48,6 +48,16 @@ use crate::watch::{LeaseState, LeaseWatch, YieldRequest};
 /// # }
 /// ```
 ///
+/// A guard that is not kept gives its lease back at once, and the compiler warns of it:
+///
+/// ```compile_fail
+/// #![deny(unused_must_use)]
+/// # async fn example(fh: fencehold::Fencehold) -> Result<(), fencehold::Error> {
+/// fh.lease("reports/daily").acquire().await?; // the lease is over before the next line
+/// # Ok(())
+/// # }
+/// ```
+///
 /// Dropping the guard gives the lease back in the background; only [`release`](Lease::release) tells whether that
 /// worked. A process that returns from `main` or calls `exit` right after the drop waits for that, for a second at most. A
 /// guard that is alive when the process ends, or a process that is killed, leaves the lease to run out.
@@ -183,7 +193,7 @@ impl Lease {
     /// it is tried on in the background, and ends by itself at the latest.
     pub async fn release(mut self) -> Result<(), Error> {
         let span = tracing::info_span!("release", key = %self.key(), token = self.token().get(), owner = %self.owner());
-        self.give_back().instrument(span).await
+        self.release_now().instrument(span).await
     }
 
     /// Ends the guard and leaves the lease: it is renewed no more, and is not released. It ends after its ttl, unless a
@@ -219,7 +229,12 @@ impl Lease {
         Ok(self.hold.clone())
     }
 
-    async fn give_back(&mut self) -> Result<(), Error> {
+    /// Gives the lease back in the background. To all that share the guard it is lost at once.
+    pub(crate) fn give_back(&self) {
+        self.handle.connection.give_back(&self.holding);
+    }
+
+    async fn release_now(&mut self) -> Result<(), Error> {
         let connection = &self.handle.connection;
         let holding = &self.holding;
         // From here on no renewal is sent; one that is under way finds the lease released and changes nothing.
@@ -265,7 +280,7 @@ impl Lease {
 impl Drop for Lease {
     fn drop(&mut self) {
         if !self.done {
-            self.handle.connection.give_back(&self.holding);
+            self.give_back();
         }
     }
 }

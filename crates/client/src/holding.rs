@@ -15,6 +15,7 @@ use fencehold_core::ttl::{Deadlines, GrantedTerm};
 use fencehold_core::{HoldId, Key, Owner, Task, Token};
 
 use crate::error::{Error, LostCause};
+use crate::metrics;
 use crate::wake::WatchValue;
 use crate::watch::{LeaseSnapshot, LeaseState, YieldRequest};
 
@@ -128,7 +129,7 @@ impl Holding {
         }
     }
 
-    fn now_ms(&self) -> u64 {
+    pub(crate) fn now_ms(&self) -> u64 {
         self.clock.now().store_ms
     }
 
@@ -172,6 +173,9 @@ impl Holding {
             standing.snapshot.lost = Some(why.clone());
             Some(why)
         });
+        if let (Some(why), HoldTarget::Key(_)) = (&lost, &self.granted.held) {
+            metrics::lease_ended(why);
+        }
         if let Some(why) = lost.as_ref().filter(|why| **why != LostCause::Released) {
             self.warn(format_args!("is lost: {why}"));
         }

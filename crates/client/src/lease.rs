@@ -133,6 +133,41 @@ impl LeaseBuilder {
         self.finish(limit_ms).await
     }
 
+    /// [Acquires](LeaseBuilder::acquire) the lease, runs `work` under it, and releases it. If the lease is lost, the work is dropped at its
+    /// next await, and the error says why. `Ok` means that the lease was still held when the work ended.
+    ///
+    /// ```
+    /// use fencehold::Fencehold;
+    ///
+    /// # #[tokio::main(flavor = "current_thread")]
+    /// # async fn main() -> Result<(), fencehold::Error> {
+    /// let fh = Fencehold::connect("memory:").await?;
+    /// let report = fh.lease("reports/daily").run(async |lease| format!("under token {}", lease.token())).await?;
+    /// assert_eq!(report, "under token 1");
+    /// fh.lease("reports/daily").try_acquire().await?.release().await // it is free again
+    /// # }
+    /// ```
+    ///
+    /// It is released when this returns, also where the work has kept a clone of the guard: that one is lost then.
+    pub async fn run<T, F, Fut>(self, work: F) -> Result<T, Error>
+    where
+        F: FnOnce(Arc<Lease>) -> Fut,
+        Fut: Future<Output = T>,
+    {
+        let lease = Arc::new(self.acquire().await?);
+        let output = lease.run(work(Arc::clone(&lease))).await?;
+        // The work counts all the same: it was done while the lease was held, which then ends by itself.
+        match Arc::try_unwrap(lease).map(Lease::release) {
+            Ok(released) => {
+                if let Err(error) = released.await {
+                    tracing::warn!(%error, "the lease could not be released after its work");
+                }
+            }
+            Err(shared) => shared.give_back(),
+        }
+        Ok(output)
+    }
+
     async fn finish(self, limit_ms: Option<u64>) -> Result<Lease, Error> {
         let (handle, can, terms) =
             (Arc::clone(&self.fencehold.handle), self.fencehold.store().capabilities(), self.terms?);

@@ -33,8 +33,20 @@
 //!
 //! # Features
 //!
-//! - `file` (default): the store `file:DIR`.
-//! - `tower`: layers that fence an HTTP service ([`fence`]).
+//! | feature | gives |
+//! |---|---|
+//! | `file` (default) | the store `file:DIR`, in SQLite |
+//! | `postgres` | the store `postgres://…`; `tokio-postgres` comes with it |
+//! | `tokio-postgres`, `sqlx`, `diesel-async` | your own [transactions](transaction) in PostgreSQL by that driver: enqueue, fence, have effects once, complete |
+//! | `object` | the stores `s3://…`, `gs://…`, `az://…`, and the fence for objects |
+//! | `etcd` | the store `etcd://…` |
+//! | `remote` | the store `http://…`: a Fencehold server |
+//! | `tower` | layers around handlers ([`Worker::layer`]), and the fence for HTTP services ([`fence`]) |
+//! | `metrics` | counters and histograms through the facade of the crate [`metrics`](https://docs.rs/metrics), under the names of a server |
+//! | `tokio-util` | a `CancellationToken` of a lease or a job |
+//! | `uuid` | `JobId` from and to `uuid::Uuid` |
+//!
+//! The store `memory:`, for tests, is always there.
 
 #[macro_use]
 mod forward;
@@ -42,17 +54,21 @@ mod forward;
 mod acquisition;
 pub mod blocking;
 mod breaker;
+#[cfg(feature = "tokio-util")]
+mod cancellation;
 mod connect;
 mod connection;
 mod election;
 mod error;
 pub mod fence;
 mod guard;
+pub mod handler;
 mod holding;
 pub mod job;
 mod jobs;
 mod json;
 mod lease;
+mod metrics;
 mod once;
 mod operation;
 mod process_exit;
@@ -65,7 +81,9 @@ mod schedule;
 pub mod testing;
 mod time;
 mod trace;
+pub mod transaction;
 mod ttl_advice;
+mod typed;
 mod wake;
 mod watch;
 mod worker;
@@ -75,18 +93,20 @@ pub use connect::{Fencehold, FenceholdBuilder};
 pub use election::{Election, Leader, LeaderView, Observer};
 pub use error::{Error, ErrorKind, LostCause};
 pub use guard::Lease;
+pub use handler::State;
 pub use holding::HoldTarget;
 pub use job::{InDoubtPolicy, IntoOutcome, Job, JobError, JobId, Outcome, StopReason};
 pub use jobs::Jobs;
 pub use lease::LeaseBuilder;
 pub use once::OnceEffect;
-pub use operation::{Operation, OperationStatus, Operations};
+pub use operation::{Operation, OperationError, OperationStatus, Operations};
 pub use queue::{JobBuilder, JobQueue};
 pub use retry::RetryBudget;
 pub use schedule::Schedule;
 pub use ttl_advice::TtlAdvice;
+pub use typed::{JobHandle, TypedJob, Untyped};
 pub use watch::{LeaseSnapshot, LeaseState, LeaseWatch, YieldRequest};
-pub use worker::{Drained, EndedAttempt, RunningWorker, Worker, WorkerEvent};
+pub use worker::{Drained, EndedAttempt, RunningWorker, Worker, WorkerEvent, WorkerStats};
 
 pub use fencehold_core::lease::LeaseOutcome;
 pub use fencehold_core::{
@@ -129,7 +149,7 @@ struct Readme;
 struct Fencing;
 
 /// And those of the page on PostgreSQL.
-#[cfg(all(doctest, feature = "postgres"))]
+#[cfg(all(doctest, feature = "postgres", feature = "sqlx"))]
 #[doc = include_str!("../../../docs/postgres.md")]
 struct Postgres;
 
@@ -139,5 +159,9 @@ struct Postgres;
 #[doc = include_str!("../../../docs/workers.md")]
 #[doc = include_str!("../../../docs/preemption.md")]
 #[doc = include_str!("../../../docs/elections.md")]
-#[doc = include_str!("../../../docs/exactly_once.md")]
 struct Pages;
+
+/// And those of the page on exactly once, which has drivers of databases.
+#[cfg(all(doctest, feature = "sqlx"))]
+#[doc = include_str!("../../../docs/exactly_once.md")]
+struct ExactlyOnce;

@@ -205,7 +205,6 @@ where
 }
 
 /// Has a job stopped whose effect an earlier attempt announced and said no more of. What its handler gets.
-#[cfg(feature = "postgres")]
 pub(crate) async fn in_doubt(job: &Job, name: &EffectName) -> Error {
     let act = LedgerEntry::Begin { effect: name.clone(), in_doubt_policy: InDoubtPolicy::Manual };
     match write(job, act).await {

@@ -16,7 +16,7 @@ use serde::Serialize;
 use serde::de::DeserializeOwned;
 
 use crate::connect::Fencehold;
-use crate::error::{Error, LostCause};
+use crate::error::{Error, LostCause, ShownTime};
 use crate::holding::HoldGrant;
 use crate::job::{AttemptReporter, Job, last_try_ms};
 use crate::json;
@@ -24,6 +24,7 @@ use crate::lease::TTL_DEFAULT;
 use crate::random::{hold_id, job_id};
 use crate::renewal::RenewalHandle;
 use crate::time::ms;
+use crate::worker::{RunEnd, drive};
 
 /// For how long a key is remembered, unless told otherwise.
 const WINDOW_DEFAULT: Duration = Duration::from_secs(24 * 60 * 60);
@@ -84,6 +85,71 @@ impl Operations {
     /// [`InDoubt`](OperationStatus::InDoubt).
     pub fn in_doubt_policy(self, policy: InDoubtPolicy) -> Self {
         Operations { policy, ..self }
+    }
+
+    /// Carries out the operation of this key, unless that was done before, and gives its answer: that of `work`, or the stored one. The
+    /// payload is what the request is about.
+    ///
+    /// ```
+    /// use fencehold::{Error, Fencehold, OperationError};
+    ///
+    /// # async fn charge(order: u64, token: fencehold::Token) -> Result<String, std::io::Error> { Ok(format!("{order} under {token}")) }
+    /// async fn pay(fh: &Fencehold, key: &str, order: u64) -> Result<(u16, String), Error> {
+    ///     let answer = fh.operations().once(key, &order, async |job| charge(order, job.token()).await).await;
+    ///     Ok(match answer {
+    ///         Ok(receipt) => (200, receipt),
+    ///         Err(OperationError::InProgress { .. }) => (409, "the same request is under way".to_owned()),
+    ///         Err(OperationError::Store(Error::Conflict { .. })) => (422, "the key was used for another order".to_owned()),
+    ///         Err(OperationError::Store(error)) => return Err(error),
+    ///         Err(failed) => (502, failed.to_string()),
+    ///     })
+    /// }
+    /// # #[tokio::main(flavor = "current_thread")]
+    /// # async fn main() -> Result<(), Error> {
+    /// # let fh = Fencehold::connect("memory:").await?;
+    /// # assert_eq!(pay(&fh, "order-17", 7).await?, (200, "7 under 1".to_owned()));
+    /// # assert_eq!(pay(&fh, "order-17", 7).await?, (200, "7 under 1".to_owned()), "the stored answer");
+    /// # assert_eq!(pay(&fh, "order-17", 8).await?.0, 422);
+    /// # Ok(())
+    /// # }
+    /// ```
+    ///
+    /// If the work fails, the operation is given up as a dropped [`Operation`] is: where its policy is [`InDoubtPolicy::Retry`], the next
+    /// request begins it anew. If its lease is lost, the work is dropped at its next await.
+    pub async fn once<A, E>(
+        &self,
+        idempotency_key: impl AsRef<str>,
+        payload: &(impl Serialize + ?Sized),
+        work: impl AsyncFnOnce(Job) -> Result<A, E>,
+    ) -> Result<A, OperationError<E>>
+    where
+        A: Serialize + DeserializeOwned,
+    {
+        match self.begin(idempotency_key, payload).await? {
+            OperationStatus::Started(operation) => {
+                let holding = &operation.job.attempt.holding;
+                match drive(holding, std::future::pending::<()>(), work(operation.job.clone())).await {
+                    RunEnd::Ended(Ok(answer)) => {
+                        operation.complete(&answer).await?;
+                        Ok(answer)
+                    }
+                    RunEnd::Ended(Err(error)) => {
+                        operation.give_up().await;
+                        Err(OperationError::Work(error))
+                    }
+                    RunEnd::Lost(cause) => Err(OperationError::Store(holding.error(cause))),
+                    RunEnd::Dropped => Err(OperationError::Store(holding.error(LostCause::Released))),
+                }
+            }
+            OperationStatus::Completed(answer) => Ok(answer),
+            OperationStatus::InProgress { job_id, owner, token, remaining } => {
+                Err(OperationError::InProgress { job_id, owner, token, remaining })
+            }
+            OperationStatus::Failed { job_id, state, error } => {
+                Err(OperationError::Failed { job_id, state, error })
+            }
+            OperationStatus::InDoubt { job_id } => Err(OperationError::InDoubt { job_id }),
+        }
     }
 
     /// Begins the operation of this key, or says what has become of it. The payload is what the request is about: the
@@ -172,6 +238,82 @@ pub enum OperationStatus<A> {
     },
 }
 
+/// Why [`once`](Operations::once) has no answer.
+#[derive(Clone, Debug, PartialEq, Eq)]
+#[non_exhaustive]
+pub enum OperationError<E> {
+    /// The work failed with this.
+    Work(E),
+    /// Another caller carries it out at the moment.
+    InProgress {
+        /// Its job.
+        job_id: JobId,
+        /// Who.
+        owner: Owner,
+        /// Under which token.
+        token: Token,
+        /// How long that lasts unless it is renewed.
+        remaining: Duration,
+    },
+    /// It failed permanently, or was cancelled.
+    Failed {
+        /// Its job.
+        job_id: JobId,
+        /// How it ended.
+        state: JobState,
+        /// What went wrong.
+        error: Option<String>,
+    },
+    /// The caller that carried it out died, and it is not known how far it came: a person must look.
+    InDoubt {
+        /// Its job.
+        job_id: JobId,
+    },
+    /// The store refused it, or the operation is no longer this caller's. The key was used for another payload:
+    /// [`Error::Conflict`].
+    Store(Error),
+}
+
+impl<E> From<Error> for OperationError<E> {
+    fn from(error: Error) -> Self {
+        OperationError::Store(error)
+    }
+}
+
+impl<E: fmt::Display> fmt::Display for OperationError<E> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            OperationError::Work(error) => error.fmt(f),
+            OperationError::InProgress { job_id, owner, remaining, .. } => {
+                let remaining = ShownTime(*remaining);
+                write!(
+                    f,
+                    "operation {job_id} is under way at {owner}, whose claim lasts another {remaining}: try again"
+                )
+            }
+            OperationError::Failed { job_id, state, error } => {
+                write!(f, "operation {job_id} is {state}")?;
+                error.as_ref().map_or(Ok(()), |error| write!(f, ": {error}"))
+            }
+            OperationError::InDoubt { job_id } => write!(
+                f,
+                "operation {job_id} is in doubt: the caller that carried it out died, and a person must look how far it came"
+            ),
+            OperationError::Store(error) => error.fmt(f),
+        }
+    }
+}
+
+impl<E: std::error::Error + 'static> std::error::Error for OperationError<E> {
+    fn source(&self) -> Option<&(dyn std::error::Error + 'static)> {
+        match self {
+            OperationError::Work(error) => error.source(),
+            OperationError::Store(error) => error.source(),
+            _ => None,
+        }
+    }
+}
+
 /// An operation that is the caller's to carry out: renewed until it is completed, failed or dropped.
 ///
 /// Dropped without a report, it can be begun anew at once where its policy is [`InDoubtPolicy::Retry`]. Where the policy is
@@ -200,6 +342,16 @@ impl Operation {
     /// Releases it as if it had never begun. Only where nothing was done.
     pub async fn release(self) -> Result<(), Error> {
         self.end(Report::Release {}).await
+    }
+
+    /// As when it is dropped, but that the next caller can begin it as soon as this returns.
+    async fn give_up(self) {
+        let id = self.job.id();
+        if self.policy == InDoubtPolicy::Retry
+            && let Err(error) = self.release().await
+        {
+            tracing::warn!(operation = %id, %error, "a failed operation could not be released");
+        }
     }
 
     async fn end(mut self, word: Report) -> Result<(), Error> {

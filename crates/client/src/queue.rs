@@ -1,5 +1,7 @@
 //! Queues, and putting jobs into them.
 
+use std::fmt;
+use std::marker::PhantomData;
 use std::num::NonZeroU32;
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
@@ -15,9 +17,11 @@ use serde::Serialize;
 use crate::connect::Fencehold;
 use crate::error::Error;
 use crate::json;
+use crate::metrics;
 use crate::random::job_id;
 use crate::retry::only;
 use crate::time::ms;
+use crate::typed::Untyped;
 
 /// What a job weighs in a call beside its payload: ids, names, labels.
 const JOB_BYTES: usize = 1_024;
@@ -57,15 +61,15 @@ impl JobQueue {
             // The id is made when the job is enqueued, unless the caller gives one.
             Ok(NewJob::new(JobId::from_bytes([0; 16]), self.queue.clone()?, kind, payload))
         };
-        JobBuilder { fencehold: self.fencehold.clone(), job: made(), id: None }
+        JobBuilder { fencehold: self.fencehold.clone(), job: made(), id: None, kind: PhantomData }
     }
 
     /// Enqueues many jobs, in as few calls as they fit into. One result for each, in order: a bad one does not keep the
     /// good ones out. An error of the whole says that the store could not be reached; what was enqueued until then is
     /// enqueued.
-    pub async fn enqueue_batch(
+    pub async fn enqueue_batch<J>(
         &self,
-        jobs: impl IntoIterator<Item = JobBuilder>,
+        jobs: impl IntoIterator<Item = JobBuilder<J>>,
     ) -> Result<Vec<Result<EnqueuedJob, Error>>, Error> {
         let mut answers = Vec::new();
         let (mut batch, mut bytes) = (Vec::new(), 0);
@@ -91,6 +95,10 @@ impl JobQueue {
         Ok(answers)
     }
 
+    pub(crate) fn fencehold(&self) -> &Fencehold {
+        &self.fencehold
+    }
+
     /// Enqueues jobs in one call, and puts each answer into its place.
     async fn send(
         &self,
@@ -103,6 +111,7 @@ impl JobQueue {
         let (places, jobs): (Vec<usize>, Vec<NewJob>) = batch.into_iter().unzip();
         let enqueued = self.fencehold.ask(|store, call| store.enqueue(call, jobs.clone()));
         for ((place, job), answer) in places.into_iter().zip(&jobs).zip(enqueued.await?) {
+            metrics::jobs_enqueued(u64::from(answer.as_ref().is_ok_and(|enqueued| !enqueued.existed)));
             answers[place] = answer.map_err(|refusal| Error::job_refused(job.id, refusal));
         }
         Ok(())
@@ -156,15 +165,27 @@ impl JobQueue {
 
 /// A job to be, and the terms on which it is tried. Nothing happens until [`enqueue`](JobBuilder::enqueue) is awaited;
 /// that is also where a name or a time that is out of bounds is refused.
-#[derive(Clone, Debug)]
 #[must_use = "nothing is enqueued until `enqueue` is awaited"]
-pub struct JobBuilder {
+pub struct JobBuilder<J = Untyped> {
     fencehold: Fencehold,
     job: Result<NewJob, BadInput>,
     id: Option<JobId>,
+    kind: PhantomData<fn() -> J>,
 }
 
 impl JobBuilder {
+    /// Puts it into its queue.
+    pub async fn enqueue(self) -> Result<EnqueuedJob, Error> {
+        self.send().await
+    }
+
+    pub(crate) fn into_typed<J>(self) -> JobBuilder<J> {
+        let JobBuilder { fencehold, job, id, kind: _ } = self;
+        JobBuilder { fencehold, job, id, kind: PhantomData }
+    }
+}
+
+impl<J> JobBuilder<J> {
     /// Its id. The same id makes one job, however often it is enqueued. Default: a new one.
     pub fn id(self, id: JobId) -> Self {
         JobBuilder { id: Some(id), ..self }
@@ -236,16 +257,27 @@ impl JobBuilder {
         self.set(|job| job.preempt_within_ms = Some(ms(within)))
     }
 
-    /// Puts it into its queue.
-    pub async fn enqueue(self) -> Result<EnqueuedJob, Error> {
+    pub(crate) async fn send(self) -> Result<EnqueuedJob, Error> {
         let fencehold = self.fencehold.clone();
         let job = self.finish()?;
         let id = job.id;
         let answers = fencehold.ask(|jobs, call| jobs.enqueue(call, vec![job.clone()]));
-        only(answers.await?)?.map_err(|refusal| Error::job_refused(id, refusal))
+        let enqueued = only(answers.await?)?.map_err(|refusal| Error::job_refused(id, refusal))?;
+        metrics::jobs_enqueued(u64::from(!enqueued.existed));
+        Ok(enqueued)
     }
 
-    fn finish(self) -> Result<NewJob, Error> {
+    /// The same job without its type, to stand beside others in a batch.
+    pub fn untyped(self) -> JobBuilder {
+        let JobBuilder { fencehold, job, id, kind: _ } = self;
+        JobBuilder { fencehold, job, id, kind: PhantomData }
+    }
+
+    pub(crate) fn fencehold(&self) -> &Fencehold {
+        &self.fencehold
+    }
+
+    pub(crate) fn finish(self) -> Result<NewJob, Error> {
         let mut job = self.job?;
         job.options.check()?;
         job.id = match self.id {
@@ -256,4 +288,24 @@ impl JobBuilder {
     }
 
     gathered!(job: NewJob);
+}
+
+impl<J> Clone for JobBuilder<J> {
+    fn clone(&self) -> Self {
+        JobBuilder {
+            fencehold: self.fencehold.clone(),
+            job: self.job.clone(),
+            id: self.id,
+            kind: PhantomData,
+        }
+    }
+}
+
+impl<J> fmt::Debug for JobBuilder<J> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("JobBuilder")
+            .field("job", &self.job)
+            .field("id", &self.id)
+            .finish_non_exhaustive()
+    }
 }

@@ -68,7 +68,7 @@ fn a_handler_is_tried_without_a_store() {
     assert!(lost.lost().unwrap().contains("is lost") && lost.effects_recorded().is_empty(), "{lost:?}");
 
     let misfit = TestJob::new("pay", "much").run_blocking(pay);
-    assert!(misfit.failure().unwrap().starts_with("payload does not fit"), "{misfit:?}");
+    assert!(misfit.failure().unwrap().contains("its payload does not fit"), "{misfit:?}");
 
     let asking =
         |job: Job, (): ()| job.once_with_intent("charge", InDoubtPolicy::Manual, |_key| Ok(())).run();
@@ -76,8 +76,9 @@ fn a_handler_is_tried_without_a_store() {
     let doubtful = again.intended_effect("charge", InDoubtPolicy::Manual).run_blocking(asking);
     assert!(doubtful.lost().unwrap().contains("it is not known whether its effect"), "{doubtful:?}");
 
-    let stopping =
-        |job: Job, (): ()| Ok((job.is_cancelled(), job.yield_request().map(|notice| notice.priority)));
+    let stopping = |job: Job, (): ()| {
+        Ok::<_, JobError>((job.is_cancelled(), job.yield_request().map(|notice| notice.priority)))
+    };
     let trial = TestJob::new("stop", &()).cancelled().yield_requested("urgent", 5);
     assert_eq!(trial.run_blocking(stopping).result(), Some((true, Some(5_i16))));
 }

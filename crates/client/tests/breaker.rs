@@ -67,6 +67,7 @@ async fn who_waits_waits_for_the_breaker_too() {
     fixture.pass_to_next(60_000).await;
     let lease = within(waiting).await.expect("the waiter").expect("a lease");
     assert_eq!((lease.state(), fixture.gate.calls(GatedCall::Acquire)), (LeaseState::Held, 4));
+    assert!(fixture.gate.acquires()[3].is_first_sending(), "the minute was not spent in line");
 }
 
 #[tokio::test]
@@ -162,7 +163,7 @@ async fn time_in_line_is_never_slow() {
     // A worker's claim waits for a job, and a caller for its result.
     let worker = fixture
         .worker()
-        .handle("do", async |_: fencehold::Job, (): ()| Ok(()))
+        .handle("do", async |_: fencehold::Job, (): ()| {})
         .start()
         .expect("a worker");
     fixture.gate.arrived(GatedCall::Claim, 1).await;
@@ -291,7 +292,7 @@ async fn a_worker_says_how_its_breaker_stands() {
     let (told, mut changes) = tokio::sync::mpsc::unbounded_channel();
     let worker = fixture
         .worker()
-        .handle("do", async |_: fencehold::Job, (): ()| Ok(()))
+        .handle("do", async |_: fencehold::Job, (): ()| {})
         .on_event(move |event| {
             if let WorkerEvent::CircuitBreakerChanged(stats) = event {
                 told.send(**stats).expect("the test");

@@ -98,14 +98,14 @@ async fn a_handler_that_cannot_be_stopped_keeps_its_job_until_it_ends() {
     let (go, gone) = std::sync::mpsc::channel::<()>();
     let gone = Mutex::new(gone);
     let (live, mut lives) = mpsc::unbounded_channel();
-    let worker = fixture
-        .worker()
-        .drain_timeout(secs(1))
-        .handle_blocking("block", move |job, (): ()| {
+    let worker = fixture.worker().drain_timeout(secs(1)).handle_blocking(
+        "block",
+        move |job: fencehold::blocking::Job, (): ()| {
             begun.send(())?;
             let _ = gone.lock().unwrap().recv();
-            Ok(live.send(job.is_live())?)
-        });
+            Ok::<_, fencehold::JobError>(live.send(job.is_live())?)
+        },
+    );
     let worker = worker.start().unwrap();
     let id = fixture.enqueue("block").await;
     next(&mut beginnings).await;
@@ -142,7 +142,7 @@ async fn jobs_of_a_claim_whose_answer_was_lost_are_handed_back_by_a_worker_that_
     let fixture = GatedFixture::new().await;
     fixture.gate.next(GatedCall::Claim, CallFate::LoseAnswer);
     let id = fixture.enqueue("do").await;
-    let worker = fixture.worker().handle("do", async |_job: Job, (): ()| Ok(())).start().unwrap();
+    let worker = fixture.worker().handle("do", async |_job: Job, (): ()| {}).start().unwrap();
     fixture.until_state(id, JobState::Running).await;
     fixture.gate.arrived(GatedCall::Claim, 1).await;
     // It waits to ask again, and is asked to stop instead.
@@ -169,7 +169,7 @@ async fn a_worker_on_a_closed_handle_ends_and_says_so() {
 async fn a_job_that_no_slot_comes_free_for_is_handed_back() {
     let fixture = GatedFixture::new().await;
     let (wait, mut beginnings, go) = waiting();
-    let worker = fixture.worker().prefetch(1).handle("quick", async |_job: Job, (): ()| Ok(()));
+    let worker = fixture.worker().prefetch(1).handle("quick", async |_job: Job, (): ()| {});
     let worker = worker.handle("wait", wait).start().unwrap();
     // Quick jobs have shown that it is worth claiming ahead.
     let quick = fixture.enqueue("quick").await;

@@ -1,8 +1,11 @@
 //! One leads, the others see who, and the next takes over at once.
 
-use fencehold::{LeaderView, LeaseState};
+use std::sync::Arc;
 
-use crate::gated_store::{GatedFixture, done, is_ready, secs, within};
+use fencehold::{Leader, LeaderView, LeaseState};
+use tokio::sync::mpsc;
+
+use crate::gated_store::{GatedFixture, done, is_ready, next, secs, within};
 
 fn name(leading: Option<&LeaderView>) -> Option<&str> {
     leading.map(|leading| leading.owner.as_str())
@@ -68,4 +71,36 @@ async fn a_leader_that_loses_its_lease_knows_it_leads_no_more() {
     within(leader.lost()).await;
     assert_eq!(leader.state(), LeaseState::Lost);
     assert!(!within(leader.resign()).await.unwrap_err().is_retryable());
+}
+
+#[tokio::test]
+async fn who_leads_works_until_superseded_and_campaigns_again_until_stopped() {
+    let fixture = GatedFixture::new().await;
+    let election = fixture.fh.election("leader").ttl(secs(10));
+    let (stop, stopped) = tokio::sync::oneshot::channel::<()>();
+    let (said, mut saying) = mpsc::unbounded_channel();
+    let leading = tokio::spawn(async move {
+        let work = |leader: Arc<Leader>| {
+            said.send(leader.token().get()).unwrap();
+            std::future::pending::<u64>()
+        };
+        election.lead(stopped, work).await
+    });
+    assert_eq!(next(&mut saying).await, 1);
+    fixture.revoke("leader").await;
+    fixture.pass(10_000);
+    let again = next(&mut saying).await;
+    assert!(again > 1, "a later leadership has a larger token");
+    stop.send(()).unwrap();
+    assert_eq!(within(leading).await.unwrap(), Ok(None));
+    assert_eq!(fixture.view("leader").await.holder, None, "it has resigned");
+}
+
+#[tokio::test]
+async fn work_that_ends_by_itself_ends_the_leadership() {
+    let fixture = GatedFixture::new().await;
+    let election = fixture.fh.election("leader").ttl(secs(10));
+    let led = election.lead(std::future::pending::<()>(), async |leader| leader.token().get());
+    assert_eq!(within(led).await, Ok(Some(1)));
+    assert_eq!(fixture.view("leader").await.holder, None);
 }

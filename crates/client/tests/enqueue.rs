@@ -128,7 +128,9 @@ async fn a_queue_is_paused_resumed_and_drained() {
     assert_eq!(done(queue.view()).await, None);
     let id = fixture.enqueue("k").await;
     assert_eq!(done(queue.pause()).await.mode, QueueMode::Paused);
-    let worker = fixture.worker().handle("k", async |_job: fencehold::Job, (): ()| Ok(7));
+    let worker = fixture
+        .worker()
+        .handle("k", async |_job: fencehold::Job, (): ()| Ok::<_, fencehold::JobError>(7));
     let worker = worker.start().unwrap();
     fixture.gate.arrived(GatedCall::Claim, 1).await;
     assert_eq!(fixture.job(id).await.job.state, JobState::Queued);

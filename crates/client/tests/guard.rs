@@ -6,7 +6,11 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use fencehold::store::{LeaseStore, MemoryStore, StoreError};
 use fencehold::{Error, Fencehold, Lease, LeaseBuilder, LeaseOutcome, LeaseState, LeaseWatch, LostCause};
 
-use crate::gated_store::{CallFate, GatedCall, GatedFixture, RENEWED_BY_MS, done, is_ready, until, within};
+use tokio::sync::{mpsc, oneshot};
+
+use crate::gated_store::{
+    CallFate, GatedCall, GatedFixture, RENEWED_BY_MS, done, is_ready, next, secs, until, within,
+};
 
 #[test]
 fn handles_and_guards_can_go_anywhere() {
@@ -240,4 +244,30 @@ async fn a_lost_lease_cannot_be_detached() {
     fixture.pass(9_000);
     let lost = lease.detach().expect_err("lost");
     assert!(matches!(lost, Error::Lost { .. }), "{lost}");
+}
+
+#[tokio::test]
+async fn work_under_a_key_is_dropped_where_its_lease_is_lost_and_releases_it_where_it_ends() {
+    let fixture = GatedFixture::new().await;
+    let lease = || fixture.fh.lease("k").ttl(secs(10));
+    let token = done(lease().run(async |lease| lease.token().get())).await;
+    assert_eq!((token, fixture.view("k").await.holder), (1, None));
+
+    let (begun, mut beginning) = mpsc::unbounded_channel();
+    let (alive, dropped) = oneshot::channel::<()>();
+    let working = lease();
+    let working = tokio::spawn(async move {
+        let work = async move |_: Arc<Lease>| {
+            let _alive = alive;
+            begun.send(()).unwrap();
+            std::future::pending::<()>().await;
+        };
+        working.run(work).await
+    });
+    next(&mut beginning).await;
+    fixture.revoke("k").await;
+    fixture.pass(10_000);
+    let error = within(working).await.unwrap().unwrap_err();
+    assert!(matches!(error, Error::Lost { .. }), "{error}");
+    assert!(within(dropped).await.is_err());
 }

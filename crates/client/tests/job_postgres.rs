@@ -3,7 +3,7 @@
 use std::sync::OnceLock;
 use std::time::Duration;
 
-use fencehold::fence::{self, FenceError};
+use fencehold::fence::FenceError;
 use fencehold::job::{Backoff, EffectState, InDoubtPolicy, JobState, RetryPolicy};
 use fencehold::store::{CallContext, ListEventsRequest};
 use fencehold::{BlockedAction, EventData, Fencehold, IntoOutcome, Job, JobError, JobId, RunningWorker};
@@ -104,7 +104,7 @@ async fn what_is_committed_with_the_completion_is_there_and_the_job_is_done() {
         let mut client = shop.client().await;
         let mut transaction = client.transaction().await?;
         shop.sell(&transaction, "a chair").await?;
-        job.complete_tx_in_schema(&shop.schema, &mut transaction, &7).await?;
+        job.complete_in(&mut transaction, &7).await?;
         transaction.commit().await?;
         // Said again, and too late to change anything.
         Ok(8)
@@ -125,8 +125,7 @@ async fn neither_is_there_if_the_transaction_is_rolled_back_or_its_session_dies(
         let mut client = shop.client().await;
         let mut transaction = client.transaction().await?;
         shop.sell(&transaction, &format!("by attempt {}", job.attempt())).await?;
-        job.complete_tx_in_schema(&shop.schema, &mut transaction, &job.attempt())
-            .await?;
+        job.complete_in(&mut transaction, &job.attempt()).await?;
         match job.attempt() {
             1 => {
                 transaction.rollback().await?;
@@ -160,7 +159,7 @@ async fn an_effect_is_had_once_and_its_value_is_given_the_second_time() {
             shop.sell(transaction, &format!("by attempt {}", job.attempt())).await?;
             Ok(format!("receipt {}", job.attempt()))
         };
-        let receipt = job.once_tx_in_schema(&shop.schema, &mut transaction, "sell", effect).await?;
+        let receipt = job.once_in(&mut transaction, "sell", effect).await?;
         match job.attempt() {
             // What is rolled back was not recorded.
             1 => transaction.rollback().await?,
@@ -189,12 +188,12 @@ async fn a_stale_attempt_completes_nothing_and_has_no_effect() {
             let mut client = shop.client().await;
             let mut transaction = client.transaction().await.unwrap();
             shop.sell(&transaction, "a chair").await.unwrap();
-            let completed = job.complete_tx_in_schema(&shop.schema, &mut transaction, &()).await;
+            let completed = job.complete_in(&mut transaction, &()).await;
             told.send(completed.unwrap_err().to_string()).unwrap();
             drop(transaction);
             let mut transaction = client.transaction().await.unwrap();
             let effect = async |_: &mut Transaction<'_>| -> Result<(), JobError> { panic!("it ran") };
-            let had = job.once_tx_in_schema(&shop.schema, &mut transaction, "sell", effect).await;
+            let had = job.once_in(&mut transaction, "sell", effect).await;
             told.send(had.unwrap_err().to_string()).unwrap();
         });
         async move { Ok(stale.await?) }
@@ -238,16 +237,16 @@ async fn what_a_late_worker_was_refused_in_its_own_transactions_is_recorded() {
             wake.acquire().await.unwrap().forget();
             let mut client = shop.client().await;
             let mut transaction = client.transaction().await.unwrap();
-            let fenced = fence::postgres_in_schema(&shop.schema, &mut transaction, &lease).await;
+            let fenced = lease.fence_in(&mut transaction).await;
             assert!(matches!(fenced, Err(FenceError::Stale { .. })), "{fenced:?}");
             drop(transaction);
             let mut transaction = client.transaction().await.unwrap();
             let effect = async |_: &mut Transaction<'_>| -> Result<(), JobError> { panic!("it ran") };
-            let once = job.once_tx_in_schema(&shop.schema, &mut transaction, "sell", effect).await;
+            let once = job.once_in(&mut transaction, "sell", effect).await;
             assert!(once.unwrap_err().to_string().contains("is stale"));
             drop(transaction);
             let mut transaction = client.transaction().await.unwrap();
-            let completed = job.complete_tx_in_schema(&shop.schema, &mut transaction, &()).await;
+            let completed = job.complete_in(&mut transaction, &()).await;
             assert!(completed.unwrap_err().to_string().contains("is stale"));
             refused.send(()).unwrap();
             // Until the test has looked: what it gives back and reports now is refused and recorded too.
@@ -255,7 +254,7 @@ async fn what_a_late_worker_was_refused_in_its_own_transactions_is_recorded() {
         });
         async move {
             attempt.await?;
-            Ok(())
+            Ok::<_, JobError>(())
         }
     };
     let first = shop.fh.worker().queue(QUEUE, 1).handle("sell", handle.clone()).start().unwrap();
@@ -320,7 +319,7 @@ async fn an_effect_that_is_in_doubt_is_not_had_and_stops_the_job() {
             let mut client = shop.client().await;
             let mut transaction = client.transaction().await?;
             let effect = async |_: &mut Transaction<'_>| -> Result<(), JobError> { panic!("it ran") };
-            let had = job.once_tx_in_schema(&shop.schema, &mut transaction, "sell", effect).await;
+            let had = job.once_in(&mut transaction, "sell", effect).await;
             let refused = had.unwrap_err();
             told.send(refused.to_string()).unwrap();
             Err::<(), _>(refused)
@@ -347,7 +346,7 @@ async fn assert_emptied(fh: &Fencehold) {
             if left > 1 {
                 fh.queue(QUEUE).job("next", &(left - 1)).enqueue().await?;
             }
-            Ok(())
+            Ok::<_, JobError>(())
         }
     });
     fh.queue(QUEUE).job("next", &JOBS).enqueue().await.unwrap();

@@ -6,16 +6,18 @@ mod blocking;
 mod blocking_jobs;
 mod breaker;
 mod chaos;
+#[cfg(feature = "postgres")]
+mod connect_postgres;
 mod drain;
 mod election;
 mod enqueue;
+#[cfg(all(feature = "metrics", feature = "tokio-util", feature = "uuid"))]
+mod facades;
 mod fence_file;
 #[cfg(feature = "tower")]
 mod fence_http;
 #[cfg(feature = "object")]
 mod fence_object;
-#[cfg(feature = "postgres")]
-mod fence_postgres;
 mod gated_store;
 mod guard;
 mod job_kills;
@@ -26,6 +28,8 @@ mod operation;
 mod renewal;
 mod signals;
 mod tracing_output;
+#[cfg(all(feature = "diesel-async", feature = "postgres", feature = "sqlx"))]
+mod transaction;
 mod ttl_advice;
 mod worker;
 mod worker_processes;

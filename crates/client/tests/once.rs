@@ -165,19 +165,21 @@ async fn a_stale_attempt_records_nothing_and_begins_nothing() {
     let (told, mut telling) = mpsc::unbounded_channel();
     let (go, gone) = std::sync::mpsc::channel::<()>();
     let gone = std::sync::Mutex::new(gone);
-    let worker = fixture.worker().handle_blocking("charge", move |job, (): ()| {
-        let effect = |_key| {
-            told.send("begun".to_owned())?;
-            let _ = gone.lock().unwrap().recv();
-            Ok(())
-        };
-        let error = job.once("charge", effect).run().unwrap_err();
-        told.send(error.to_string())?;
-        assert!(error.is_lost());
-        let error = job.once("ship", |_key| Ok(())).run().unwrap_err();
-        told.send(error.to_string())?;
-        Err::<(), _>(error)
-    });
+    let worker = fixture
+        .worker()
+        .handle_blocking("charge", move |job: fencehold::blocking::Job, (): ()| {
+            let effect = |_key| {
+                told.send("begun".to_owned())?;
+                let _ = gone.lock().unwrap().recv();
+                Ok(())
+            };
+            let error = job.once("charge", effect).run().unwrap_err();
+            told.send(error.to_string())?;
+            assert!(error.is_lost());
+            let error = job.once("ship", |_key| Ok(())).run().unwrap_err();
+            told.send(error.to_string())?;
+            Err::<(), _>(error)
+        });
     let worker = worker.start().unwrap();
     let id = fixture.enqueue("charge").await;
     assert_eq!(next(&mut telling).await, "begun");
@@ -205,7 +207,7 @@ async fn one_effect_is_under_way_once_in_an_attempt() {
         };
         let error: String = job.once("same", effect).await?;
         let again: String = job.once("same", async |_key| Ok("another".to_owned())).await?;
-        Ok((error == again, error))
+        Ok::<_, JobError>((error == again, error))
     });
     let worker = worker.start().unwrap();
     let id = fixture.enqueue("twice").await;
@@ -258,7 +260,7 @@ async fn a_bad_name_or_a_bad_undo_is_told_before_the_effect_happens() {
         let nowhere = job.once("a", never).compensate_with("k", &()).compensation_queue("");
         errors.push(nowhere.await.unwrap_err().to_string());
         errors.push(job.idempotency_key("a\n").unwrap_err().to_string());
-        Ok(errors)
+        Ok::<_, JobError>(errors)
     });
     let worker = worker.start().unwrap();
     let id = fixture.enqueue("bad").await;

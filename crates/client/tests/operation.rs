@@ -1,9 +1,10 @@
 //! What a request handler does is done once for one idempotency key.
 
 use fencehold::job::JobState;
-use fencehold::{Error, HoldTarget, InDoubtPolicy, Operation, OperationStatus};
+use fencehold::{Error, HoldTarget, InDoubtPolicy, Job, Operation, OperationError, OperationStatus};
+use tokio::sync::{mpsc, oneshot};
 
-use crate::gated_store::{CallFate, FIRST_BACKOFF_MS, GatedCall, GatedFixture, done, secs, within};
+use crate::gated_store::{CallFate, FIRST_BACKOFF_MS, GatedCall, GatedFixture, done, next, secs, within};
 
 async fn begin(fixture: &GatedFixture, policy: InDoubtPolicy, payload: &str) -> OperationStatus<String> {
     let operations = fixture.fh.operations().ttl(secs(10)).in_doubt_policy(policy);
@@ -38,6 +39,57 @@ async fn the_stored_answer_is_given_to_everybody_who_asks_again() {
         .await
         .unwrap_err();
     assert!(matches!(&other, Error::Conflict { field, .. } if field == "idempotency_key"), "{other:?}");
+}
+
+#[tokio::test]
+async fn work_is_done_once_and_its_answer_is_given_again() {
+    let fixture = GatedFixture::new().await;
+    let operations = fixture.fh.operations().ttl(secs(10));
+    let never = async |_: Job| -> Result<String, &str> { panic!("it is done already") };
+    let failed = within(operations.once("order-42", "990", async |_| Err::<String, _>("no paper"))).await;
+    assert_eq!(failed, Err(OperationError::Work("no paper")));
+
+    let (begun, mut beginning) = mpsc::unbounded_channel();
+    let (go, gone) = oneshot::channel::<()>();
+    let first = operations.clone();
+    let first = tokio::spawn(async move {
+        let work = async move |job: Job| {
+            begun.send(()).unwrap();
+            gone.await.map(|()| format!("receipt {}", job.token()))
+        };
+        first.once("order-42", "990", work).await
+    });
+    next(&mut beginning).await;
+    let meanwhile = within(operations.once("order-42", "990", never)).await;
+    assert!(
+        matches!(&meanwhile, Err(OperationError::InProgress { owner, .. }) if owner.as_str() == "me"),
+        "{meanwhile:?}"
+    );
+    go.send(()).unwrap();
+    // The failed one was begun, too: this is the second attempt.
+    assert_eq!(within(first).await.unwrap(), Ok("receipt 2".to_owned()));
+    assert_eq!(within(operations.once("order-42", "990", never)).await, Ok("receipt 2".to_owned()));
+    let other = within(operations.once("order-42", "1", never)).await;
+    assert!(matches!(&other, Err(OperationError::Store(Error::Conflict { .. }))), "{other:?}");
+}
+
+#[tokio::test]
+async fn work_is_dropped_where_its_operation_is_lost() {
+    let fixture = GatedFixture::new().await;
+    let operations = fixture.fh.operations().ttl(secs(10));
+    let (begun, mut beginning) = mpsc::unbounded_channel();
+    let working = tokio::spawn(async move {
+        let work = async move |_: Job| {
+            begun.send(()).unwrap();
+            std::future::pending::<Result<(), &str>>().await
+        };
+        operations.once("order-42", "990", work).await
+    });
+    next(&mut beginning).await;
+    fixture.gate.close(GatedCall::RenewClaims);
+    fixture.pass(9_001);
+    let lost = within(working).await.unwrap();
+    assert!(matches!(&lost, Err(OperationError::Store(Error::Lost { .. }))), "{lost:?}");
 }
 
 #[tokio::test]

@@ -41,7 +41,7 @@ async fn signalled(signal: i32, heeds: bool) -> (Fencehold, fencehold::JobId, Dr
                 if !heeds {
                     std::future::pending::<()>().await;
                 }
-                Ok(())
+                Ok::<_, fencehold::JobError>(())
             }
         },
     );

@@ -32,6 +32,9 @@ calls! {
         /// The jobs of this store, if they live here too.
         fn jobs(&self) -> Option<&dyn JobStore>;
 
+        /// The schema of the PostgreSQL database that has the store, where this process reaches it directly.
+        fn postgres_schema(&self) -> Option<&str>;
+
         /// How many requests this handle has sent over a network so far, where the store can tell: what things cost.
         fn requests_sent(&self) -> Option<u64>;
 
@@ -70,6 +73,10 @@ calls! {
         fn jobs(&self) -> Option<&dyn JobStore> {
             let jobs: &dyn JobStore = self;
             StoreBackend::capabilities(self).supports_jobs.then_some(jobs)
+        }
+
+        fn postgres_schema(&self) -> Option<&str> {
+            StoreBackend::postgres_schema(self)
         }
 
         fn requests_sent(&self) -> Option<u64> {

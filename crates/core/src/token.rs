@@ -27,6 +27,13 @@ impl Token {
         self.0
     }
 
+    /// The number as databases have it (`bigint`). Every token that a store grants fits; a larger one, which none has granted, counts as the
+    /// largest.
+    pub const fn as_i64(self) -> i64 {
+        let value = if self.0 < TOKEN_MAX { self.0 } else { TOKEN_MAX };
+        value.cast_signed()
+    }
+
     /// The token `by` steps further, or `None` where that would pass the cap: refused, never wrapped.
     pub fn lifted(self, by: u64) -> Option<Self> {
         self.0.checked_add(by).filter(|value| *value <= TOKEN_MAX).map(Token)

@@ -51,6 +51,10 @@ impl StoreBackend for PostgresStore {
         }
     }
 
+    fn postgres_schema(&self) -> Option<&str> {
+        Some(&self.url.schema)
+    }
+
     async fn closed_for_ms(&self, call: &CallContext) -> Result<u64, StoreError> {
         self.ask(call, async |_, call| call.closed_for_ms().await).await
     }

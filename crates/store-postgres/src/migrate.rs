@@ -43,7 +43,7 @@ const TABLES: &[File] = files!("tables" "lease_tables" "job_tables" "tables_sinc
 const ROUTINES: &[File] = files!(
     "shared" "maintenance" "counts" "events" "namespaces" "lease_rules" "lease_waiting" "lease_acquire" "lease_holds"
     "lease_read" "lease_sweep" "contention" "fences" "job_waiting" "job_enqueue" "job_claim" "job_report" "job_load"
-    "job_keep" "job_sweep" "job_read" "queues" "schedules" "job_transactions" "refusals" "recovery" "views" "roles"
+    "job_keep" "job_sweep" "job_read" "queues" "schedules" "job_documents" "job_producers" "job_transactions" "refusals" "recovery" "views" "roles"
     "plans" "comments"
 );
 
@@ -58,10 +58,11 @@ const MIGRATIONS: &[(i32, &str, &str)] = &[
     (32, "events are counted", include_str!("schema/0032_events_are_counted.sql")),
     (33, "tasks below a task", include_str!("schema/0033_tasks_below_a_task.sql")),
     (34, "contention is recorded", include_str!("schema/0034_contention_is_recorded.sql")),
+    (35, "jobs are enqueued by documents", include_str!("schema/0035_jobs_are_enqueued_by_documents.sql")),
 ];
 /// Versions that older programs can use: each with the oldest of them. One that is not named here can be used by no program that is older than
 /// itself.
-const COMPATIBLE: &[(i32, i32)] = &[(31, 30), (32, 30), (33, 30), (34, 30)];
+const COMPATIBLE: &[(i32, i32)] = &[(31, 30), (32, 30), (33, 30), (34, 30), (35, 30)];
 
 /// Where the schema is, and what a program may do about it.
 #[derive(Clone, Debug)]

@@ -14,12 +14,23 @@ use crate::process;
 
 /// How many run at a time.
 const LANES: usize = 2;
-/// Programs that need servers or many seconds, longest first: they start first, so that nothing long is left alone at the end. Of
-/// each, the modules that need them, which are left out of what every commit should pass; none: the whole program is.
+/// Programs that need many seconds, longest first: they start first, so that nothing long is left alone at the end. Of
+/// each, the modules that do, which are left out of what every commit should pass; none: the whole program is.
 const LONG: [(&str, &[&str]); 8] = [
-    ("server", &["conformance::", "generated_clients::", "schemathesis::"]),
+    ("server", &["conformance::", "generated_clients::", "metrics::the_alert_rules", "schemathesis::"]),
     ("postgres", &[]),
-    ("cli", &["far_stores::", "faults::", "postgres::", "serve::"]),
+    (
+        "cli",
+        &[
+            "far_stores::",
+            "faults::",
+            "postgres::",
+            "race::every_race",
+            "race::races_leave",
+            "race::races_that",
+            "serve::",
+        ],
+    ),
     ("client", &["chaos::", "fence_object::", "fence_postgres::", "job_kills::", "job_postgres::"]),
     ("object", &[]),
     ("file", &["same_second::"]),
@@ -41,7 +52,7 @@ pub(crate) fn run() -> Result<(), String> {
     run_all(build()?)
 }
 
-/// Those that need no server and are soon over.
+/// Those that are soon over.
 pub(crate) fn run_quick() -> Result<(), String> {
     let mut suites = build()?;
     for suite in &mut suites {

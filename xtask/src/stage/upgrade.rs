@@ -11,7 +11,7 @@ const EARLIER: &str = "0b8e808c98786e07edaf6fb51369db691ef1679d";
 pub(crate) fn run() -> Result<(), String> {
     let place = workspace::target()?.join("upgrade").join(EARLIER);
     let source = place.join("source");
-    unpack(&source)?;
+    unpack(EARLIER, &source)?;
     let built = place.join("built");
     let words = "build --package fencehold-cli --bin fencehold";
     process::run(process::cargo(words).current_dir(&source).env("CARGO_TARGET_DIR", &built))?;
@@ -20,12 +20,12 @@ pub(crate) fn run() -> Result<(), String> {
     process::run(process::cargo(args).env("FENCEHOLD_EARLIER", earlier))
 }
 
-/// The files of the earlier version, as git has them.
-fn unpack(source: &Path) -> Result<(), String> {
+/// The files of a commit, as git has them.
+pub(super) fn unpack(commit: &str, source: &Path) -> Result<(), String> {
     std::fs::create_dir_all(source).map_err(|error| format!("{}: {error}", source.display()))?;
     let mut archive = Command::new("git");
     archive
-        .args(["archive", "--format=tar", EARLIER])
+        .args(["archive", "--format=tar", commit])
         .current_dir(workspace::root())
         .stdout(Stdio::piped());
     let mut archive = archive.spawn().map_err(|error| format!("git cannot be started: {error}"))?;
@@ -38,5 +38,5 @@ fn unpack(source: &Path) -> Result<(), String> {
     if read.success() && unpacked.success() {
         return Ok(());
     }
-    Err(format!("commit {EARLIER} cannot be read; a shallow clone needs `git fetch --unshallow`"))
+    Err(format!("commit {commit} cannot be read; a shallow clone needs `git fetch --unshallow`"))
 }

@@ -8,9 +8,11 @@ use serde::Serialize;
 use serde::de::DeserializeOwned;
 
 use crate::error::Error;
-use crate::job::{IntoOutcome, JobError};
+use crate::handler::{BlockingJobHandler, BlockingTypedJobHandler};
+use crate::job::JobError;
+use crate::typed::TypedJob;
 use crate::wake::block_on;
-use crate::worker::{Drained, WorkerEvent};
+use crate::worker::{Drained, WorkerEvent, WorkerStats};
 
 /// One attempt at a job: what a blocking handler works with. See [`crate::Job`], whose other methods it has too.
 ///
@@ -161,27 +163,33 @@ impl Worker {
         owner(owner: impl AsRef<str>);
         /// How long running jobs have to end when the worker drains. Default: 25 s.
         drain_timeout(limit: Duration);
+        /// A value of your program that handlers take as an argument. See [`crate::Worker::state`].
+        state(state: impl Clone + Send + Sync + 'static);
     }
 
     /// Has jobs of this kind run by this handler. It cannot be stopped from outside: long work looks at
     /// [`is_live`](crate::Job::is_live) between its steps. See [`crate::Worker::handle_blocking`].
-    pub fn handle<P, R, F>(self, kind: impl AsRef<str>, handler: F) -> Self
+    pub fn handle<A, H>(self, kind: impl AsRef<str>, handler: H) -> Self
     where
-        P: DeserializeOwned + Send + 'static,
-        R: IntoOutcome + 'static,
-        F: Fn(Job, P) -> Result<R, JobError> + Send + Sync + 'static,
+        H: BlockingJobHandler<A> + Send + Sync + 'static,
     {
         Worker { inner: self.inner.handle_blocking(kind, handler) }
     }
 
     /// Has jobs of every kind that has no handler of its own run by this handler.
-    pub fn handle_any<P, R, F>(self, handler: F) -> Self
+    pub fn handle_any<A, H>(self, handler: H) -> Self
     where
-        P: DeserializeOwned + Send + 'static,
-        R: IntoOutcome + 'static,
-        F: Fn(Job, P) -> Result<R, JobError> + Send + Sync + 'static,
+        H: BlockingJobHandler<A> + Send + Sync + 'static,
     {
         Worker { inner: self.inner.handle_any_blocking(handler) }
+    }
+
+    /// Has jobs of a [type](crate::TypedJob) run by this handler. See [`crate::Worker::handle_typed`].
+    pub fn handle_typed<J: TypedJob, A, H>(self, handler: H) -> Self
+    where
+        H: BlockingTypedJobHandler<J, A> + Send + Sync + 'static,
+    {
+        Worker { inner: self.inner.handle_typed_blocking(handler) }
     }
 
     builder_steps! {
@@ -212,6 +220,11 @@ pub struct RunningWorker {
 }
 
 impl RunningWorker {
+    getters! {
+        /// What it does at this moment, and what it has done since it started.
+        stats() -> WorkerStats;
+    }
+
     /// Ends in good order, and blocks until it has. See [`crate::RunningWorker::drain`].
     pub fn drain(self) -> Result<Drained, Error> {
         block_on(self.inner.drain())

@@ -23,7 +23,7 @@ use std::sync::Arc;
 
 pub use job::{Job, OnceEffect, RunningWorker, Worker};
 pub use lease::{Election, FencedFile, Leader, Lease, LeaseBuilder, LeaseWatch, Observer};
-pub use queue::{JobBuilder, JobQueue, Jobs, Operations};
+pub use queue::{JobBuilder, JobHandle, JobQueue, Jobs, Operations};
 
 use crate::connect::FenceholdBuilder;
 use crate::error::Error;

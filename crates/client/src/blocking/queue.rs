@@ -11,6 +11,7 @@ use serde::Serialize;
 use serde::de::DeserializeOwned;
 
 use crate::error::Error;
+use crate::typed::{TypedJob, Untyped};
 use crate::wake::block_on;
 
 /// A queue of jobs. See [`crate::JobQueue`].
@@ -25,10 +26,15 @@ impl JobQueue {
         JobBuilder { inner: self.inner.job(kind, payload) }
     }
 
+    /// A job of the kind that its payload's type is. See [`crate::JobQueue::typed_job`].
+    pub fn typed_job<J: TypedJob>(&self, payload: &J) -> JobBuilder<J> {
+        JobBuilder { inner: self.inner.typed_job(payload) }
+    }
+
     /// Enqueues many jobs. See [`crate::JobQueue::enqueue_batch`].
-    pub fn enqueue_batch(
+    pub fn enqueue_batch<J>(
         &self,
-        jobs: impl IntoIterator<Item = JobBuilder>,
+        jobs: impl IntoIterator<Item = JobBuilder<J>>,
     ) -> Result<Vec<Result<EnqueuedJob, Error>>, Error> {
         block_on(self.inner.enqueue_batch(jobs.into_iter().map(|job| job.inner)))
     }
@@ -48,11 +54,11 @@ impl JobQueue {
 /// A job to be. See [`crate::JobBuilder`].
 #[derive(Clone, Debug)]
 #[must_use = "nothing is enqueued until `enqueue` is called"]
-pub struct JobBuilder {
-    inner: crate::JobBuilder,
+pub struct JobBuilder<J = Untyped> {
+    inner: crate::JobBuilder<J>,
 }
 
-impl JobBuilder {
+impl<J> JobBuilder<J> {
     builder_steps! {
         /// Its id. Default: a new one.
         id(id: JobId);
@@ -80,9 +86,45 @@ impl JobBuilder {
         preempt_within(within: Duration);
     }
 
+    /// The same job without its type, to stand beside others in a batch.
+    pub fn untyped(self) -> JobBuilder {
+        JobBuilder { inner: self.inner.untyped() }
+    }
+}
+
+impl JobBuilder {
     /// Puts it into its queue.
     pub fn enqueue(self) -> Result<EnqueuedJob, Error> {
         block_on(self.inner.enqueue())
+    }
+}
+
+impl<J: TypedJob> JobBuilder<J> {
+    /// Puts it into its queue.
+    pub fn enqueue(self) -> Result<JobHandle<J>, Error> {
+        block_on(self.inner.enqueue()).map(|inner| JobHandle { inner })
+    }
+}
+
+/// A typed job in its queue, and its result to come. See [`crate::JobHandle`].
+#[derive(Clone, Debug)]
+pub struct JobHandle<J: TypedJob> {
+    inner: crate::JobHandle<J>,
+}
+
+impl<J: TypedJob> JobHandle<J> {
+    getters! {
+        /// Its id.
+        id() -> JobId;
+        /// Whether it was there already. See [`crate::JobHandle::existed`].
+        existed() -> Option<bool>;
+    }
+
+    blocking_calls! {
+        /// Blocks until it has finished, and gives its result.
+        result(limit: Duration) -> Result<J::Result, Error>;
+        /// Everything about it.
+        get() -> Result<JobDetail, Error>;
     }
 }
 
@@ -127,6 +169,16 @@ impl Operations {
         idempotency_window(window: Duration);
         /// What to do when an earlier caller died half-way.
         in_doubt_policy(policy: InDoubtPolicy);
+    }
+
+    /// Carries out the operation of this key, unless that was done before, and gives its answer. See [`crate::Operations::once`].
+    pub fn once<A: Serialize + DeserializeOwned, E>(
+        &self,
+        idempotency_key: impl AsRef<str>,
+        payload: &(impl Serialize + ?Sized),
+        work: impl FnOnce(super::Job) -> Result<A, E>,
+    ) -> Result<A, crate::OperationError<E>> {
+        block_on(self.inner.once(idempotency_key, payload, async |job| work(job.into())))
     }
 
     /// Begins the operation of this key, or says what has become of it. [`wait`](super::Fencehold::wait) drives the

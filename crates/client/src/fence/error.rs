@@ -81,7 +81,7 @@ impl FenceError {
     }
 
     /// A pass below the mark. Said to the log too: a stale write that was blocked is a lease that was lost unnoticed.
-    pub(super) fn stale(resource: &str, pass: &KeyToken, mark: &Mark) -> Self {
+    pub(crate) fn stale(resource: &str, pass: &KeyToken, mark: &Mark) -> Self {
         tracing::warn!(
             event = "stale_write_blocked",
             place = resource,

@@ -30,10 +30,12 @@ use crate::renewal::RenewalHandle;
 /// ```
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct KeyToken {
-    pub(super) namespace: Namespace,
-    pub(super) key: Key,
-    pub(super) token: Token,
+    pub(crate) namespace: Namespace,
+    pub(crate) key: Key,
+    pub(crate) token: Token,
     pub(super) owner: Option<Owner>,
+    /// The schema of the store, where it was named.
+    pub(crate) schema: Option<Box<str>>,
     /// Where a refusal is recorded, where the holder itself shows the pass.
     pub(super) store: HoldersStore,
 }
@@ -62,7 +64,14 @@ const RECORD_WITHIN_MS: u64 = 2_000;
 impl KeyToken {
     /// A pass in the namespace `default`, without an owner.
     pub fn new(key: Key, token: Token) -> Self {
-        KeyToken { namespace: Namespace::default(), key, token, owner: None, store: HoldersStore::default() }
+        KeyToken {
+            namespace: Namespace::default(),
+            key,
+            token,
+            owner: None,
+            schema: None,
+            store: HoldersStore::default(),
+        }
     }
 
     /// The pass of one attempt at a job.
@@ -77,6 +86,12 @@ impl KeyToken {
         KeyToken { namespace, ..self }
     }
 
+    /// The schema of the PostgreSQL store that gave the token, for [`fence_in`](KeyToken::fence_in). Default: that of the holder's store,
+    /// or `fencehold` where there is no holder.
+    pub fn in_schema(self, schema: impl Into<Box<str>>) -> Self {
+        KeyToken { schema: Some(schema.into()), ..self }
+    }
+
     /// Who shows it, so that a caller that is refused later learns who raised the fence.
     pub fn with_owner(self, owner: Owner) -> Self {
         KeyToken { owner: Some(owner), ..self }
@@ -87,10 +102,15 @@ impl KeyToken {
         KeyToken { store: HoldersStore(Arc::downgrade(handle)), ..self }
     }
 
+    /// The handle of the holder that shows it.
+    pub(crate) fn holder(&self) -> Option<Arc<RenewalHandle>> {
+        self.store.0.upgrade()
+    }
+
     /// Has the holder's store record that this was refused as stale: on a connection of its own, for the transaction or the service that
     /// refused it keeps no trace. Where the store cannot be reached, or keeps no events, there is none.
     pub(crate) async fn record_refusal(&self, action: BlockedAction) {
-        let Some(handle) = self.store.0.upgrade() else { return };
+        let Some(handle) = self.holder() else { return };
         let connection = &handle.connection;
         let report = BlockedWrite { key: self.key.clone(), token: self.token, action };
         let call = connection.call(RECORD_WITHIN_MS);
@@ -101,7 +121,7 @@ impl KeyToken {
     }
 
     /// The same, if this result is such a refusal.
-    pub(super) async fn recorded<T>(&self, result: Result<T, FenceError>) -> Result<T, FenceError> {
+    pub(crate) async fn recorded<T>(&self, result: Result<T, FenceError>) -> Result<T, FenceError> {
         if let Err(FenceError::Stale { .. } | FenceError::Ended { .. }) = &result {
             self.record_refusal(BlockedAction::Write).await;
         }
@@ -129,7 +149,7 @@ impl KeyToken {
     }
 
     /// A token that no store ever gave would shut every holder out, for ever.
-    pub(super) fn check(&self) -> Result<(), BadInput> {
+    pub(crate) fn check(&self) -> Result<(), BadInput> {
         match self.token.get() {
             1..=TOKEN_MAX => Ok(()),
             0 => Err(BadInput::new("token", "is 0, the token of a key that was never held")),

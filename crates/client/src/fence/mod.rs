@@ -10,8 +10,8 @@
 //! - [`FencedFile`]: a file that is replaced, or appended to exactly once.
 //! - `FencedObject` (feature `object`): an object in a bucket, which carries the token itself.
 //! - `fence::http` (feature `http`): a `tower` layer that checks the requests of a service, and one that sends them.
-//! - `fence::postgres` (feature `postgres`): one call inside a transaction of one's own. It asks the lease's store, which
-//!   is in the same transaction.
+//! - [`Lease::fence_in`](crate::Lease::fence_in): one call inside the caller's own [transaction](crate::transaction) in PostgreSQL. It asks
+//!   the lease's store, which is in the same transaction.
 //!
 //! Deliberately absent from the others: asking the lease's store. A fence must hold when the store cannot be reached, and a holder that
 //! was live when the store was asked may not be when it writes.
@@ -24,8 +24,6 @@ mod key_token;
 mod mark;
 #[cfg(feature = "object")]
 mod object;
-#[cfg(feature = "postgres")]
-pub(crate) mod postgres;
 
 pub use error::FenceError;
 pub use file::FencedFile;
@@ -33,5 +31,3 @@ pub use key_token::KeyToken;
 pub use mark::Mark;
 #[cfg(feature = "object")]
 pub use object::FencedObject;
-#[cfg(feature = "postgres")]
-pub use postgres::{postgres, postgres_in_schema};

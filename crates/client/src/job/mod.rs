@@ -7,8 +7,6 @@
 //! Deliberately absent: completing from here. A handler says what came of its work by what it returns.
 
 mod outcome;
-#[cfg(feature = "postgres")]
-mod postgres;
 mod reporter;
 
 use std::collections::HashMap;

@@ -1,6 +1,5 @@
 //! What a handler gives back, and what it fails with.
 
-use std::any::Any;
 use std::fmt;
 use std::time::Duration;
 
@@ -91,7 +90,8 @@ impl<T: Serialize> IntoOutcome for T {
 
 /// Why an attempt did not come to its end. `?` makes one of every error, with its text and those of its causes.
 ///
-/// It deliberately is no [`std::error::Error`] itself: that is what lets `?` take them all.
+/// It deliberately is no [`std::error::Error`] itself: that is what lets `?` take them all. In a function that fails with another type,
+/// such as `anyhow::Error`, [`into_error`](JobError::into_error) makes one of it.
 ///
 /// ```
 /// use std::time::Duration;
@@ -111,7 +111,7 @@ impl<T: Serialize> IntoOutcome for T {
 /// assert_eq!(run.failure(), Some("invalid digit found in string"));
 /// # }
 /// ```
-#[derive(Debug)]
+#[derive(Clone, Debug)]
 pub struct JobError {
     text: String,
     retry_in_ms: Option<u64>,
@@ -172,20 +172,80 @@ impl fmt::Display for JobError {
     }
 }
 
+impl JobError {
+    /// It as a [`std::error::Error`], for functions that fail with one. A handler that returns it, or an error that has it as a cause,
+    /// still fails as it says: [permanently](JobError::permanent), or with its own [delay](JobError::retry_in), or not at all where the
+    /// claim is [lost](JobError::is_lost).
+    ///
+    /// ```
+    /// use fencehold::{Job, JobError};
+    ///
+    /// async fn pay(job: Job, cents: u64) -> anyhow::Result<String> {
+    ///     let receipt = job.once("charge", async |key| Ok(format!("{cents} under {key}")));
+    ///     Ok(receipt.await.map_err(JobError::into_error)?)
+    /// }
+    /// # #[tokio::main(flavor = "current_thread")]
+    /// # async fn main() {
+    /// # let run = fencehold::testing::TestJob::new("pay", &990_u64).run(pay).await;
+    /// # assert!(run.result::<String>().is_some_and(|receipt| receipt.starts_with("990 under")));
+    /// # }
+    /// ```
+    pub fn into_error(self) -> impl std::error::Error + Send + Sync + 'static {
+        ErrorOfJob(self)
+    }
+
+    pub(crate) fn of(error: &(dyn std::error::Error + 'static)) -> Self {
+        let mut causes = std::iter::successors(Some(error), |error| error.source());
+        causes
+            .find_map(JobError::known)
+            .unwrap_or_else(|| JobError::new("").in_doubt())
+            .with_text(error)
+    }
+
+    /// What the library itself has said of the attempt.
+    fn known(error: &(dyn std::error::Error + 'static)) -> Option<Self> {
+        if let Some(ErrorOfJob(known)) = error.downcast_ref() {
+            return Some(known.clone());
+        }
+        // A claim that is over is no failure of the work.
+        let over = matches!(
+            error.downcast_ref(),
+            Some(Error::Lost { target: HoldTarget::Job(_), .. } | Error::InDoubt { .. })
+        );
+        over.then(|| JobError { over: true, ..JobError::new("") })
+    }
+
+    fn with_text(self, error: &(dyn std::error::Error + 'static)) -> Self {
+        JobError { text: with_causes(error), ..self }
+    }
+}
+
+/// A [`JobError`] where one that is a [`std::error::Error`] is asked for.
+#[derive(Debug)]
+struct ErrorOfJob(JobError);
+
+impl fmt::Display for ErrorOfJob {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        self.0.fmt(f)
+    }
+}
+
+impl std::error::Error for ErrorOfJob {}
+
+impl From<JobError> for Box<dyn std::error::Error + Send + Sync> {
+    fn from(error: JobError) -> Self {
+        Box::new(ErrorOfJob(error))
+    }
+}
+
 impl<E: std::error::Error + Send + Sync + 'static> From<E> for JobError {
     fn from(error: E) -> Self {
-        // What the library itself says about a claim that is over is no failure of the work.
-        if let Some(over @ (Error::Lost { target: HoldTarget::Job(_), .. } | Error::InDoubt { .. })) =
-            (&error as &dyn Any).downcast_ref::<Error>()
-        {
-            return JobError { over: true, ..JobError::new(over) };
-        }
-        JobError::new(with_causes(&error)).in_doubt()
+        JobError::of(&error)
     }
 }
 
 /// The text of an error and of what caused it. A cause whose words the error repeats already is not told twice.
-fn with_causes(error: &dyn std::error::Error) -> String {
+pub(crate) fn with_causes(error: &dyn std::error::Error) -> String {
     let mut text = error.to_string();
     let mut cause = error.source();
     while let Some(error) = cause {

@@ -30,6 +30,15 @@ impl AttemptReporter {
         }
     }
 
+    /// Has something done beside the handler.
+    #[cfg(feature = "tokio-util")]
+    pub(crate) fn spawn(&self, task: impl Future<Output = ()> + Send + 'static) {
+        match self {
+            AttemptReporter::Store(handle) => handle.connection.spawn(task),
+            AttemptReporter::Kit(kit) => kit.spawn(task),
+        }
+    }
+
     /// Says something, and waits until it is kept.
     pub(crate) async fn say(&self, report: AttemptReport, holding: &Holding) -> Result<(), Error> {
         match self {

@@ -10,6 +10,7 @@ use fencehold_core::lease::LeaseRenewal;
 use crate::connection::ConnectionInner;
 use crate::error::LostCause;
 use crate::holding::{HoldGrant, HoldTarget, Holding};
+use crate::metrics;
 use crate::random::jitter;
 use crate::wake::lock;
 
@@ -84,6 +85,7 @@ fn take_answer(
 ) {
     match answer {
         Ok((renewal, called_off)) => {
+            metrics::renewal_ended("renewed");
             if called_off {
                 holding.call_off();
             }
@@ -96,6 +98,7 @@ fn take_answer(
         }
         // A store that refuses a renewal is sure: there is no way back.
         Err(why) => {
+            metrics::renewal_ended("refused");
             connection.ended(holding, why);
         }
     }
@@ -112,6 +115,7 @@ impl Drop for UnansweredRenewals<'_> {
     fn drop(&mut self) {
         let now_ms = self.connection.now_ms();
         for holding in &self.due {
+            metrics::renewal_ended("failed");
             lock(&self.connection.renewals).failed(holding.serial, now_ms, jitter());
             holding.not_renewed(self.why.clone());
         }

@@ -1,6 +1,9 @@
 //! Hears an attempt instead of a store, by the same rules.
 
+use std::future::poll_fn;
+use std::pin::Pin;
 use std::sync::Mutex;
+use std::task::{Poll, Waker};
 
 use fencehold_contract::job::{AttemptLedgerEntry, LedgerEntry, LedgerResponse, Report};
 use fencehold_core::job::EffectName;
@@ -9,7 +12,18 @@ use fencehold_core::ledger::{self, Effect, EffectStart};
 use crate::wake::lock;
 
 /// Hears an attempt instead of a store.
-pub(crate) struct FakeStore(Mutex<FakeStoreState>);
+pub(crate) struct FakeStore {
+    state: Mutex<FakeStoreState>,
+    /// What is to be done beside the handler.
+    tasks: Mutex<Tasks>,
+}
+
+#[derive(Default)]
+struct Tasks {
+    open: Vec<Pin<Box<dyn Future<Output = ()> + Send>>>,
+    /// Who drives them.
+    driver: Option<Waker>,
+}
 
 /// What was heard.
 #[derive(Debug, Default)]
@@ -23,15 +37,36 @@ pub(super) struct FakeStoreState {
 
 impl FakeStore {
     pub(super) fn new(effects: Vec<Effect>) -> Self {
-        FakeStore(Mutex::new(FakeStoreState { effects, ..FakeStoreState::default() }))
+        let state = FakeStoreState { effects, ..FakeStoreState::default() };
+        FakeStore { state: Mutex::new(state), tasks: Mutex::default() }
     }
 
     pub(super) fn take(&self) -> FakeStoreState {
-        std::mem::take(&mut lock(&self.0))
+        std::mem::take(&mut lock(&self.state))
+    }
+
+    #[cfg(feature = "tokio-util")]
+    pub(crate) fn spawn(&self, task: impl Future<Output = ()> + Send + 'static) {
+        let mut tasks = lock(&self.tasks);
+        tasks.open.push(Box::pin(task));
+        if let Some(driver) = tasks.driver.take() {
+            driver.wake();
+        }
+    }
+
+    /// Drives what is to be done beside the handler. Never ends by itself.
+    pub(super) async fn drive_tasks(&self) {
+        poll_fn(|context| {
+            let mut tasks = lock(&self.tasks);
+            tasks.driver = Some(context.waker().clone());
+            tasks.open.retain_mut(|task| task.as_mut().poll(context).is_pending());
+            Poll::<()>::Pending
+        })
+        .await;
     }
 
     pub(crate) fn hear(&self, word: Report) {
-        let mut state = lock(&self.0);
+        let mut state = lock(&self.state);
         match word {
             Report::Checkpoint { checkpoint: bytes } => state.checkpoint = Some(bytes),
             Report::Progress { progress: note } => state.progress.push(note),
@@ -41,7 +76,7 @@ impl FakeStore {
     }
 
     pub(crate) fn write(&self, entry: AttemptLedgerEntry) -> LedgerResponse {
-        let mut state = lock(&self.0);
+        let mut state = lock(&self.state);
         let at = state.effects.iter().position(|effect| effect.name == *entry.entry.effect());
         let found = at.and_then(|at| state.effects.get(at));
         let nth = u16::try_from(state.effects.len()).unwrap_or(u16::MAX);

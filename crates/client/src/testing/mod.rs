@@ -26,29 +26,32 @@
 //! # }
 //! ```
 
+mod control;
 mod fake_store;
 mod result;
+mod store;
 
 use std::sync::Arc;
 
 use fencehold_contract::clock::{Clock, ManualClock};
 use fencehold_contract::job::ClaimedJob;
 use fencehold_core::job::{EffectName, JobId, JobKind, JobOptions, QueueName};
-use fencehold_core::lease::LeaseRenewal;
 use fencehold_core::ledger::{Effect, EffectState, InDoubtPolicy};
 use fencehold_core::ttl::GrantedTerm;
 use fencehold_core::{BadInput, HoldId, Owner, Token};
 use serde::Serialize;
-use serde::de::DeserializeOwned;
 
-use crate::error::LostCause;
+use crate::handler::{Argument, BlockingJobHandler, HandlerInput, JobHandler, States, check_arguments};
 use crate::holding::{HoldGrant, Holding};
-use crate::job::{AttemptReporter, IntoOutcome, Job, JobError};
+use crate::job::{AttemptReporter, Job, JobError, Outcome};
 use crate::json;
-use crate::watch::YieldRequest;
+use crate::time::first;
+use crate::worker::{RunEnd, drive};
 
+pub use control::TestControl;
 pub(crate) use fake_store::FakeStore;
 pub use result::TestResult;
+pub use store::{ManualClockStore, store};
 
 /// How long the claim of a test job lasts. Its clock stands still, so it lasts for the whole run.
 const TTL_MS: u64 = 30_000;
@@ -58,9 +61,8 @@ const TTL_MS: u64 = 30_000;
 #[must_use = "nothing happens until `run` is awaited"]
 pub struct TestJob {
     claimed: Result<ClaimedJob, BadInput>,
-    cancelled: bool,
-    lost: bool,
-    yield_request: Option<YieldRequest>,
+    states: States,
+    control: TestControl,
 }
 
 impl TestJob {
@@ -130,57 +132,77 @@ impl TestJob {
 
     /// It was cancelled.
     pub fn cancelled(self) -> Self {
-        TestJob { cancelled: true, ..self }
+        self.control.cancel();
+        self
     }
 
-    /// Its claim is lost from the start.
+    /// Its claim is lost from the start. The handler runs all the same, to show what it does then.
     pub fn lost(self) -> Self {
-        TestJob { lost: true, ..self }
+        self.control.lose();
+        self
     }
 
     /// A job of this priority requests that it yield.
     pub fn yield_requested(self, contender: impl AsRef<str>, priority: i16) -> Self {
         match Owner::new(contender.as_ref()) {
             Ok(contender) => {
-                let request = YieldRequest { contender, task: None, priority, deadline_ms: u64::MAX };
-                TestJob { yield_request: Some(request), ..self }
+                self.control.request_yield(contender, priority);
+                self
             }
             Err(bad) => TestJob { claimed: Err(bad), ..self },
         }
     }
 
+    /// What cancels it, loses its claim, drains its worker or times it out while its handler runs.
+    pub fn control(&self) -> TestControl {
+        self.control.clone()
+    }
+
+    /// A state that the handler takes. See [`Worker::state`](crate::Worker::state).
+    pub fn state<T: Clone + Send + Sync + 'static>(mut self, state: T) -> Self {
+        if let Err(bad) = self.states.add(state) {
+            self.claimed = Err(bad);
+        }
+        self
+    }
+
     /// Runs an async handler on it. A payload that does not fit is a failure, as it is with a worker.
-    pub async fn run<P, R, F, Fut>(self, handler: F) -> TestResult
-    where
-        P: DeserializeOwned,
-        R: IntoOutcome,
-        F: FnOnce(Job, P) -> Fut,
-        Fut: Future<Output = Result<R, JobError>>,
-    {
-        let (job, fake_store, claimed) = match self.begin() {
-            Ok(begun) => begun,
-            Err(bad) => return TestResult::not_begun(bad),
-        };
-        let ended = match json::read("payload", &claimed.payload) {
-            Ok(payload) => handler(job, payload).await.and_then(IntoOutcome::into_outcome),
-            Err(bad) => Err(bad.into()),
-        };
-        TestResult::new(claimed, &fake_store, ended)
+    pub async fn run<A, H: JobHandler<A>>(self, handler: H) -> TestResult {
+        self.run_with(&H::arguments(), async |input| H::result(handler.call(input)?.await))
+            .await
     }
 
     /// Runs a blocking handler on it.
-    pub fn run_blocking<P, R, F>(self, handler: F) -> TestResult
-    where
-        P: DeserializeOwned,
-        R: IntoOutcome,
-        F: FnOnce(crate::blocking::Job, P) -> Result<R, JobError>,
-    {
-        let run = self.run(|job, payload| std::future::ready(handler(job.into(), payload)));
-        crate::wake::block_on(run)
+    pub fn run_blocking<A, H: BlockingJobHandler<A>>(self, handler: H) -> TestResult {
+        crate::wake::block_on(self.run_with(&H::arguments(), async |input| handler.call(input)))
+    }
+
+    /// As a worker does, but for a panic: that is the test's.
+    async fn run_with(
+        self,
+        arguments: &[Argument],
+        run: impl AsyncFnOnce(&HandlerInput<'_>) -> Result<Outcome, JobError>,
+    ) -> TestResult {
+        let (states, control) = (self.states.clone(), self.control.clone());
+        let begun = check_arguments(arguments, &states, "of the test").and_then(|()| self.begin());
+        let (job, fake_store, claimed) = match begun {
+            Ok(begun) => begun,
+            Err(bad) => return TestResult::not_begun(bad),
+        };
+        let holding = &job.attempt.holding;
+        let input = HandlerInput { job: &job, payload: &claimed.payload, states: &states };
+        let handler = run(&input);
+        let ended = if job.is_live() {
+            let stopping = control.shared().stopping();
+            drive(holding, first(stopping, fake_store.drive_tasks()), handler).await
+        } else {
+            RunEnd::Ended(handler.await)
+        };
+        TestResult::new(&job, claimed.clone(), &fake_store, ended)
     }
 
     fn from(claimed: Result<ClaimedJob, BadInput>) -> Self {
-        TestJob { claimed, cancelled: false, lost: false, yield_request: None }
+        TestJob { claimed, states: States::default(), control: TestControl::new() }
     }
 
     fn begin(self) -> Result<(Job, Arc<FakeStore>, ClaimedJob), BadInput> {
@@ -191,21 +213,10 @@ impl TestJob {
         let term = GrantedTerm::new(now_ms, 0, now_ms, TTL_MS);
         let granted = HoldGrant::of(&claimed, hold, owner, TTL_MS, term);
         let holding = Arc::new(Holding::new(0, granted, clock));
-        if self.cancelled {
-            holding.call_off();
-        }
-        if let Some(YieldRequest { contender, task, priority, .. }) = self.yield_request {
-            let asked =
-                fencehold_core::lease::YieldRequest { contender, task, priority, yield_in_ms: TTL_MS };
-            let renewal =
-                LeaseRenewal { token: claimed.token, remaining_ms: TTL_MS, yield_request: Some(asked) };
-            holding.renewed(now_ms, 0, &renewal);
-        }
-        if self.lost {
-            holding.lose(LostCause::NotRenewed { failure: None });
-        }
+        self.control.begin(&holding);
         let fake_store = Arc::new(FakeStore::new(claimed.effects.clone()));
-        let job = Job::new(claimed.clone(), holding, AttemptReporter::Kit(Arc::clone(&fake_store)), None);
+        let reporter = AttemptReporter::Kit(Arc::clone(&fake_store));
+        let job = Job::new(claimed.clone(), holding, reporter, Some(Arc::clone(self.control.shared())));
         Ok((job, fake_store, claimed))
     }
 

@@ -10,8 +10,9 @@ use serde::de::DeserializeOwned;
 
 use super::TestJob;
 use super::fake_store::{FakeStore, FakeStoreState};
-use crate::job::{JobError, Outcome};
+use crate::job::{Job, JobError, Outcome};
 use crate::json;
+use crate::worker::{RunEnd, report_of};
 
 /// What a handler did with a [`TestJob`].
 #[derive(Debug)]
@@ -23,14 +24,18 @@ pub struct TestResult {
 }
 
 impl TestResult {
-    pub(super) fn new(claimed: ClaimedJob, fake_store: &FakeStore, ended: Result<Outcome, JobError>) -> Self {
-        let ended = match ended {
-            Ok(outcome) => outcome.into_report().ok_or_else(|| "the claim is left to expire".to_owned()),
-            Err(error) => {
-                let text = error.to_string();
-                error.into_report().ok_or(text)
-            }
+    pub(super) fn new(
+        job: &Job,
+        claimed: ClaimedJob,
+        fake_store: &FakeStore,
+        ended: RunEnd<Result<Outcome, JobError>>,
+    ) -> Self {
+        let no_report = match &ended {
+            RunEnd::Ended(Err(error)) => error.to_string(),
+            RunEnd::Lost(cause) => job.attempt.holding.error(cause.clone()).to_string(),
+            RunEnd::Ended(Ok(_)) | RunEnd::Dropped => "the claim is left to expire".to_owned(),
         };
+        let ended = report_of(ended, &job.attempt.holding).ok_or(no_report);
         TestResult { claimed: Some(claimed), ended, state: fake_store.take() }
     }
 

@@ -5,6 +5,7 @@
 //! thread, which releases whatever was claimed.
 
 use std::convert::Infallible;
+use std::future::pending;
 use std::pin::pin;
 use std::sync::Arc;
 
@@ -41,7 +42,7 @@ impl WorkerCore {
         };
         self.shared.count(|tally| {
             tally.claimer_gone = true;
-            tally.failure = outcome.err();
+            tally.failure = outcome.err().or(tally.failure.take());
         });
     }
 
@@ -77,7 +78,11 @@ impl WorkerCore {
                 ClaimAttempt { worker: self, request, began_ms: connection.now_ms(), unsure: false };
             let count = loop {
                 let permit = tries.admitted(connection).await?;
-                let claimed = claim.ask(permit.is_probe()).await;
+                // A job that was claimed before may lie here meanwhile, for a slot that does not come free.
+                let claimed = match first(self.release_stale(), claim.ask(permit.is_probe())).await {
+                    First::Left(never) => match never {},
+                    First::Right(claimed) => claimed,
+                };
                 drop(permit);
                 match claimed {
                     Ok(count) => break count,
@@ -110,21 +115,28 @@ impl WorkerCore {
                 return room;
             }
             let changed = self.shared.tally.when(move |_, version| (version > seen).then_some(()));
-            match self.shared.oldest_ms() {
-                None => changed.await,
-                Some(since_ms) => {
-                    let stale_at_ms = since_ms.saturating_add(SHELF_MS_MAX);
-                    first(changed, self.connection().timers.sleep_until(stale_at_ms)).await;
-                    let before_ms = self.connection().now_ms().saturating_sub(SHELF_MS_MAX);
-                    let stale = self.shared.take_stale(before_ms);
-                    if !stale.is_empty() {
-                        tracing::debug!(jobs = stale.len(), "handing back jobs that no slot came free for");
-                        lock(&self.shared.prefetch_pace).stalled();
-                        self.hand_back(stale);
-                    }
-                }
+            if let First::Left(never) = first(self.release_stale(), changed).await {
+                match never {}
             }
         }
+    }
+
+    /// Releases jobs that have lain on the shelf for too long, as long as any lies there.
+    async fn release_stale(&self) -> Infallible {
+        while let Some(since_ms) = self.shared.oldest_ms() {
+            self.connection()
+                .timers
+                .sleep_until(since_ms.saturating_add(SHELF_MS_MAX))
+                .await;
+            let before_ms = self.connection().now_ms().saturating_sub(SHELF_MS_MAX);
+            let stale = self.shared.take_stale(before_ms);
+            if !stale.is_empty() {
+                tracing::debug!(jobs = stale.len(), "releasing jobs that no slot came free for");
+                lock(&self.shared.prefetch_pace).stalled();
+                self.hand_back(stale);
+            }
+        }
+        pending().await
     }
 }
 
@@ -212,10 +224,11 @@ impl ClaimAttempt<'_> {
             let granted = HoldGrant::of(&job, self.request.hold_id, terms.owner.clone(), terms.ttl_ms, term);
             // A handle that was closed meanwhile has it released.
             if let Ok(holding) = connection.take_in(granted) {
-                ready.push(ReadyJob { claimed: job, holding, since_ms: now_ms });
+                ready.push(ReadyJob { claimed: Box::new(job), holding, since_ms: now_ms });
             }
         }
         self.worker.hand_back(shared.put(ready));
+        self.worker.dispatch();
     }
 }
 

@@ -13,6 +13,7 @@ use super::shared::{ReadyJob, WorkerShared};
 use crate::breaker::CircuitBreakerStats;
 use crate::error::{Error, LostCause};
 use crate::job::{Job, last_try_ms};
+use crate::metrics;
 use crate::report::{OnDelayed, QueuedReport};
 
 /// What is called for each event.
@@ -87,11 +88,16 @@ impl WorkerShared {
 impl WorkerCore {
     /// Has a word about an attempt sent that is over, and goes on.
     pub(super) fn say(&self, job: Job, word: Report, took_ms: u64) {
-        let handed_back = matches!(word, Report::Release {});
+        metrics::attempt_ended(job.queue(), job.kind(), Some(ended_by(&word)), took_ms);
         self.shared.count(|tally| {
             tally.unheard += 1;
-            tally.handed_back += u64::from(handed_back);
-            tally.finished += u64::from(!handed_back);
+            let ended = &mut tally.ended;
+            *match ended_by(&word) {
+                AttemptOutcome::Completed => &mut ended.completed,
+                AttemptOutcome::Failed => &mut ended.failed,
+                AttemptOutcome::Snoozed => &mut ended.snoozed,
+                _ => &mut ended.released,
+            } += 1;
         });
         let unheard = UnansweredReport(Arc::clone(&self.shared));
         let attempt = job.attempt_ref();
@@ -121,6 +127,8 @@ impl WorkerCore {
 
     /// Nothing is said of an attempt: it is over already, or its claim is left to expire.
     pub(super) fn say_nothing(&self, job: Job, took_ms: u64) {
+        metrics::attempt_ended(job.queue(), job.kind(), None, took_ms);
+        self.shared.count(|tally| tally.ended.lost += 1);
         // It is renewed no more: what still runs beside the handler has to stop.
         self.connection()
             .ended(&job.attempt.holding, LostCause::NotRenewed { failure: None });
@@ -132,7 +140,7 @@ impl WorkerCore {
     /// Releases jobs that were not begun.
     pub(super) fn hand_back(&self, jobs: Vec<ReadyJob>) {
         for ReadyJob { claimed, holding, .. } in jobs {
-            self.say(self.job(claimed, holding), Report::Release {}, 0);
+            self.say(self.job(*claimed, holding), Report::Release {}, 0);
         }
     }
 }

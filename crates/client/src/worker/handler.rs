@@ -7,11 +7,9 @@ use std::sync::Arc;
 
 use fencehold_core::BadInput;
 use fencehold_core::job::JobKind;
-use serde::de::DeserializeOwned;
 
-use crate::blocking;
-use crate::job::{IntoOutcome, Job, JobError, Outcome};
-use crate::json;
+use crate::handler::{Argument, BlockingJobHandler, HandlerInput, JobHandler, States, check_arguments};
+use crate::job::{Job, JobError, Outcome};
 
 /// What a handler ends with.
 pub(super) type HandlerResult = Result<Outcome, JobError>;
@@ -24,19 +22,29 @@ pub(super) enum RunningHandler {
     Call(Box<dyn FnOnce() -> HandlerResult + Send>),
 }
 
+type StartHandler = dyn Fn(Job, Box<str>, Arc<States>) -> RunningHandler + Send + Sync;
+
 /// A handler.
-pub(super) type Handler = Arc<dyn Fn(Job, Box<str>) -> RunningHandler + Send + Sync>;
+pub(super) struct ErasedHandler {
+    run: Box<StartHandler>,
+    blocks: bool,
+    arguments: Vec<Argument>,
+}
 
 /// The handlers of a worker.
 #[derive(Default)]
 pub(super) struct Handlers {
-    by_kind: HashMap<JobKind, Handler>,
+    by_kind: HashMap<JobKind, ErasedHandler>,
     /// For every kind that has none of its own.
-    any: Option<Handler>,
+    any: Option<ErasedHandler>,
+    states: Arc<States>,
+    /// The layers around async handlers.
+    #[cfg(feature = "tower")]
+    pub(super) service: Option<super::layer::HandlerService>,
 }
 
 impl Handlers {
-    pub(super) fn add(&mut self, kind: &str, handler: Handler) -> Result<(), BadInput> {
+    pub(super) fn add(&mut self, kind: &str, handler: ErasedHandler) -> Result<(), BadInput> {
         let kind = JobKind::new(kind)?;
         match self.by_kind.insert(kind.clone(), handler) {
             None => Ok(()),
@@ -44,25 +52,64 @@ impl Handlers {
         }
     }
 
-    pub(super) fn add_any(&mut self, handler: Handler) -> Result<(), BadInput> {
+    pub(super) fn add_any(&mut self, handler: ErasedHandler) -> Result<(), BadInput> {
         match self.any.replace(handler) {
             None => Ok(()),
             Some(_) => Err(BadInput::new("worker", "has two handlers of any kind")),
         }
     }
 
-    pub(super) fn is_empty(&self) -> bool {
+    fn is_empty(&self) -> bool {
         self.by_kind.is_empty() && self.any.is_none()
     }
 
-    /// The handler of a kind, or what becomes of a job that has none here.
-    pub(super) fn get(&self, kind: &JobKind) -> Result<&Handler, JobError> {
-        self.by_kind.get(kind).or(self.any.as_ref()).ok_or_else(|| {
-            JobError::new(format!(
-                "this worker has no handler of kind {kind} (it has {}); add one, or take the queue off this worker",
+    /// A state for all of them.
+    pub(super) fn add_state<T: Send + Sync + 'static>(&mut self, state: T) -> Result<(), BadInput> {
+        Arc::make_mut(&mut self.states).add(state)
+    }
+
+    /// Whether each can have the arguments that it takes.
+    pub(super) fn check(&self) -> Result<(), BadInput> {
+        if self.is_empty() {
+            return Err(BadInput::new("worker", "has no handler, so every job would fail"));
+        }
+        let named = self.by_kind.iter().map(|(kind, handler)| (format!("of kind {kind}"), handler));
+        let mut all = named.chain(self.any.iter().map(|handler| ("of every other kind".to_owned(), handler)));
+        all.try_for_each(|(which, handler)| check_arguments(&handler.arguments, &self.states, &which))
+    }
+
+    fn find(&self, kind: &JobKind) -> Option<&ErasedHandler> {
+        self.by_kind.get(kind).or(self.any.as_ref())
+    }
+
+    /// Whether the handler of a kind needs a thread.
+    pub(super) fn block(&self, kind: &JobKind) -> bool {
+        self.find(kind).is_some_and(|handler| handler.blocks)
+    }
+
+    /// Whether any of them does.
+    pub(super) fn any_blocks(&self) -> bool {
+        self.by_kind.values().chain(&self.any).any(|handler| handler.blocks)
+    }
+
+    /// Begins the handler of the job's kind, or says what becomes of a job that has none here.
+    pub(super) fn run(&self, job: Job, payload: Box<str>) -> Result<RunningHandler, JobError> {
+        let Some(handler) = self.find(job.kind()) else {
+            return Err(JobError::new(format!(
+                "this worker has no handler of kind {} (it has {}); add one, or take the queue off this worker",
+                job.kind(),
                 self.kinds().join(", ")
-            ))
-        })
+            )));
+        };
+        let run = (handler.run)(job.clone(), payload, Arc::clone(&self.states));
+        #[cfg(feature = "tower")]
+        let run = match (run, &self.service) {
+            (RunningHandler::Future(run), Some(service)) => {
+                RunningHandler::Future(service.run(super::layer::AttemptRequest::new(job, run)))
+            }
+            (run, _) => run,
+        };
+        Ok(run)
     }
 
     /// The kinds that have a handler of their own, in order.
@@ -73,43 +120,32 @@ impl Handlers {
     }
 }
 
-pub(super) fn asynchronous<P, R, F, Fut>(handler: F) -> Handler
+pub(super) fn asynchronous<A, H>(handler: H) -> ErasedHandler
 where
-    P: DeserializeOwned + Send + 'static,
-    R: IntoOutcome + 'static,
-    F: Fn(Job, P) -> Fut + Send + Sync + 'static,
-    Fut: Future<Output = Result<R, JobError>> + Send + 'static,
+    H: JobHandler<A, Future: Send + 'static> + Send + Sync + 'static,
 {
     let handler = Arc::new(handler);
-    Arc::new(move |job, payload| {
+    let run = move |job: Job, payload: Box<str>, states: Arc<States>| {
         let handler = Arc::clone(&handler);
         RunningHandler::Future(Box::pin(async move {
-            let payload = fitting(&job, &payload)?;
-            handler(job, payload).await?.into_outcome()
+            let run = handler.call(&HandlerInput { job: &job, payload: &payload, states: &states })?;
+            drop(payload);
+            H::result(run.await)
         }))
-    })
+    };
+    ErasedHandler { run: Box::new(run), blocks: false, arguments: H::arguments() }
 }
 
-pub(super) fn blocking<P, R, F>(handler: F) -> Handler
+pub(super) fn blocking<A, H>(handler: H) -> ErasedHandler
 where
-    P: DeserializeOwned + Send + 'static,
-    R: IntoOutcome + 'static,
-    F: Fn(blocking::Job, P) -> Result<R, JobError> + Send + Sync + 'static,
+    H: BlockingJobHandler<A> + Send + Sync + 'static,
 {
     let handler = Arc::new(handler);
-    Arc::new(move |job, payload| {
+    let run = move |job: Job, payload: Box<str>, states: Arc<States>| {
         let handler = Arc::clone(&handler);
         RunningHandler::Call(Box::new(move || {
-            let payload = fitting(&job, &payload)?;
-            handler(job.into(), payload)?.into_outcome()
+            handler.call(&HandlerInput { job: &job, payload: &payload, states: &states })
         }))
-    })
-}
-
-/// The payload, as its handler wants it. One that does not fit may yet fit the handler of another worker: it is a failure
-/// like any other.
-fn fitting<P: DeserializeOwned>(job: &Job, payload: &str) -> Result<P, JobError> {
-    json::read("payload", payload).map_err(|bad| {
-        JobError::new(format!("no handler of kind {} can take this job: its {bad}", job.kind()))
-    })
+    };
+    ErasedHandler { run: Box::new(run), blocks: true, arguments: H::arguments() }
 }

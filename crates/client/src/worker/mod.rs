@@ -1,21 +1,23 @@
 //! Workers: jobs claimed, run and reported.
 //!
-//! Nouns: a *slot* is a thread that runs one job at a time; the *shelf* holds jobs that are claimed and not yet begun;
-//! the *floor* is what claimer, slots and what stops them share. Renewal is the handle's own, for all jobs in one
-//! call; what jobs have to say is gathered by the handle too.
+//! Nouns: a *slot* is what one job needs to run; the *shelf* holds jobs that are claimed and not yet begun. Renewal is the
+//! handle's own, for all jobs in one call; what jobs have to say is gathered by the handle too.
 //!
-//! Deliberately absent: an executor. A slot drives one handler to its end, so a handler that blocks holds up no one
-//! else, and none needs a particular runtime. Where a worker is started in a Tokio runtime its handlers are run in that
-//! one's context; others are run [within](Worker::wrap) theirs.
+//! Deliberately absent: an executor. Where a worker is started in a Tokio runtime, its async handlers are tasks of that one.
+//! Elsewhere a thread drives one handler to its end, so none needs a particular runtime. Blocking handlers always have threads.
 
 mod claim;
+mod drive;
 mod event;
 mod handler;
+#[cfg(feature = "tower")]
+mod layer;
 mod prefetch;
 mod run;
 mod shared;
 mod signals;
 mod slot;
+mod threads;
 
 use std::fmt;
 use std::sync::Arc;
@@ -25,25 +27,27 @@ use fencehold_contract::job::{ClaimedJob, QueueWeight};
 use fencehold_core::job::QueueName;
 use fencehold_core::limits::{JOBS_PER_CALL_MAX, QUEUES_PER_CLAIM_MAX};
 use fencehold_core::{BadInput, Owner};
-use serde::de::DeserializeOwned;
 
+pub(crate) use drive::{RunEnd, drive, report_of};
 pub use event::{EndedAttempt, WorkerEvent};
-pub use run::{Drained, RunningWorker};
-pub(crate) use shared::WorkerShared;
+#[cfg(feature = "tower")]
+pub use layer::{AttemptRequest, HandlerService};
+pub use run::{Drained, RunningWorker, WorkerStats};
+pub(crate) use shared::{WorkerPhase, WorkerShared};
 
-use crate::blocking;
 use crate::connect::Fencehold;
 use crate::connection::ConnectionInner;
 use crate::error::Error;
+use crate::handler::{BlockingJobHandler, JobHandler};
 use crate::holding::Holding;
-use crate::job::{AttemptReporter, IntoOutcome, Job, JobError};
+use crate::job::{AttemptReporter, Job};
 use crate::lease::TTL_DEFAULT;
 use crate::renewal::RenewalHandle;
 use crate::time::ms;
 use event::OnEvent;
 use handler::Handlers;
 use prefetch::PrefetchPace;
-use slot::Within;
+use threads::Within;
 
 /// How many jobs at once, by default.
 const CONCURRENCY_DEFAULT: usize = 8;
@@ -69,6 +73,7 @@ impl Fencehold {
             until_empty: false,
             on_event: None,
             within: None,
+            runtime: None,
         };
         Worker { fencehold: self.clone(), terms: Ok(terms) }
     }
@@ -106,7 +111,8 @@ impl Fencehold {
 ///   [`is_live`](crate::Job::is_live) between its steps.
 /// - An error, a panic, a payload that does not fit, a kind without a handler and an attempt over its time limit are
 ///   failures. A worker that dies is a crash.
-/// - Several jobs run at once, each on a thread of its own; completions are sent together and no slot waits for them.
+/// - Several jobs run at once: async handlers as tasks of the Tokio runtime in which the worker is started, blocking ones on threads.
+///   Without such a runtime, all run on threads. Completions are sent together and no slot waits for them.
 #[must_use = "nothing happens until `run`, `run_until` or `start` is called"]
 pub struct Worker {
     fencehold: Fencehold,
@@ -126,6 +132,8 @@ struct WorkerTerms {
     until_empty: bool,
     on_event: Option<OnEvent>,
     within: Option<Within>,
+    /// Where async handlers run as tasks. `None`: on threads.
+    runtime: Option<tokio::runtime::Handle>,
 }
 
 /// What the threads of a worker have.
@@ -214,7 +222,7 @@ impl Worker {
     /// # async fn main() -> Result<(), fencehold::Error> {
     /// let fh = Fencehold::connect("memory:").await?;
     /// fh.queue("emails").job("send", "a@example.org").enqueue().await?;
-    /// let worker = fh.worker().queue("emails", 1).handle("send", async |_: Job, _: String| Ok(()));
+    /// let worker = fh.worker().queue("emails", 1).handle("send", async |_: Job, _: String| {});
     /// assert_eq!(worker.until_empty().run().await?.finished, 1);
     /// # Ok(())
     /// # }
@@ -234,7 +242,7 @@ impl Worker {
     /// # let fh = Fencehold::connect("memory:").await?;
     /// # fh.queue("emails").job("send", "a@example.org").enqueue().await?;
     /// let (log, lines) = std::sync::mpsc::channel();
-    /// let worker = fh.worker().queue("emails", 1).handle("send", async |_: Job, _: String| Ok(()));
+    /// let worker = fh.worker().queue("emails", 1).handle("send", async |_: Job, _: String| {});
     /// let worker = worker.on_event(move |event| {
     ///     if let WorkerEvent::AttemptEnded(end) = event {
     ///         let _ = log.send(format!("{} attempt {}: {:?}", end.job.kind(), end.job.attempt(), end.outcome));
@@ -249,9 +257,9 @@ impl Worker {
         self.set(|terms| terms.on_event = Some(Arc::new(hook)))
     }
 
-    /// Wraps the threads that run handlers in something of yours, such as the context of another runtime. Default: the
-    /// Tokio runtime in which the worker is started, if it is started in one, so that handlers can use its timers and
-    /// sockets.
+    /// Runs all handlers on threads, async ones too, and wraps these threads in something of yours, such as the context of
+    /// another runtime. Default: async handlers run as tasks of the Tokio runtime in which the worker is started, if it is started
+    /// in one, and threads run in its context, so that handlers can use its timers and sockets.
     ///
     /// ```
     /// # async fn example(fh: fencehold::Fencehold) {
@@ -267,48 +275,45 @@ impl Worker {
         self.set(|terms| terms.within = Some(Arc::new(wrap)))
     }
 
-    /// Has jobs of this kind run by an async handler. It gets the payload as the type that it asks for; what it returns is
-    /// the job's result.
-    pub fn handle<P, R, F, Fut>(self, kind: impl AsRef<str>, handler: F) -> Self
+    /// A value of your program that handlers take as an argument, by its type: a [`State`](crate::State). It is cloned for
+    /// each attempt.
+    pub fn state<T: Clone + Send + Sync + 'static>(self, state: T) -> Self {
+        self.try_set(|terms| terms.handlers.add_state(state))
+    }
+
+    /// Has jobs of this kind run by an async handler: a function of the job, its payload and [states](Worker::state), or of some
+    /// of them, in any order. It gets the payload as the type that it asks for; what it returns is the job's result. See
+    /// [`handler`](crate::handler).
+    pub fn handle<A, H>(self, kind: impl AsRef<str>, handler: H) -> Self
     where
-        P: DeserializeOwned + Send + 'static,
-        R: IntoOutcome + 'static,
-        F: Fn(Job, P) -> Fut + Send + Sync + 'static,
-        Fut: Future<Output = Result<R, JobError>> + Send + 'static,
+        H: JobHandler<A, Future: Send + 'static> + Send + Sync + 'static,
     {
         self.try_set(|terms| terms.handlers.add(kind.as_ref(), handler::asynchronous(handler)))
     }
 
     /// Has jobs of every kind that has no handler of its own run by this async handler. [`Job::kind`] says which kind it
     /// is.
-    pub fn handle_any<P, R, F, Fut>(self, handler: F) -> Self
+    pub fn handle_any<A, H>(self, handler: H) -> Self
     where
-        P: DeserializeOwned + Send + 'static,
-        R: IntoOutcome + 'static,
-        F: Fn(Job, P) -> Fut + Send + Sync + 'static,
-        Fut: Future<Output = Result<R, JobError>> + Send + 'static,
+        H: JobHandler<A, Future: Send + 'static> + Send + Sync + 'static,
     {
         self.try_set(|terms| terms.handlers.add_any(handler::asynchronous(handler)))
     }
 
-    /// Has jobs of this kind run by a blocking handler, on the thread of its slot. It cannot be stopped from outside: long
+    /// Has jobs of this kind run by a blocking handler, on a thread. It cannot be stopped from outside: long
     /// work looks at [`is_live`](crate::Job::is_live) between its steps, or waits for [`lost`](crate::Job::lost) and
     /// [`drain_timed_out`](crate::Job::drain_timed_out).
-    pub fn handle_blocking<P, R, F>(self, kind: impl AsRef<str>, handler: F) -> Self
+    pub fn handle_blocking<A, H>(self, kind: impl AsRef<str>, handler: H) -> Self
     where
-        P: DeserializeOwned + Send + 'static,
-        R: IntoOutcome + 'static,
-        F: Fn(blocking::Job, P) -> Result<R, JobError> + Send + Sync + 'static,
+        H: BlockingJobHandler<A> + Send + Sync + 'static,
     {
         self.try_set(|terms| terms.handlers.add(kind.as_ref(), handler::blocking(handler)))
     }
 
     /// Has jobs of every kind that has no handler of its own run by this blocking handler.
-    pub fn handle_any_blocking<P, R, F>(self, handler: F) -> Self
+    pub fn handle_any_blocking<A, H>(self, handler: H) -> Self
     where
-        P: DeserializeOwned + Send + 'static,
-        R: IntoOutcome + 'static,
-        F: Fn(blocking::Job, P) -> Result<R, JobError> + Send + Sync + 'static,
+        H: BlockingJobHandler<A> + Send + Sync + 'static,
     {
         self.try_set(|terms| terms.handlers.add_any(handler::blocking(handler)))
     }
@@ -334,13 +339,18 @@ impl Worker {
         running.drain().await
     }
 
-    /// Begins to work, on threads of its own.
+    /// Begins to work.
     pub fn start(self) -> Result<RunningWorker, Error> {
         let handle = Arc::clone(&self.fencehold.handle);
         handle.connection.jobs()?;
         let mut terms = self.terms?;
         terms.check(handle.connection.store.capabilities().min_ttl_ms)?;
-        terms.within = terms.within.or_else(slot::runtime);
+        if terms.within.is_none()
+            && let Ok(runtime) = tokio::runtime::Handle::try_current()
+        {
+            terms.within = Some(threads::within_runtime(runtime.clone()));
+            terms.runtime = Some(runtime);
+        }
         let prefetch = terms.prefetch.unwrap_or(terms.concurrency).min(Worker::CONCURRENCY_MAX);
         let pace = PrefetchPace::new(terms.concurrency, prefetch);
         let shared = Arc::new(WorkerShared::new(pace, terms.on_event.clone()));
@@ -370,10 +380,12 @@ impl WorkerTerms {
             let problem = format!("is {concurrency}; it takes 1 to {concurrency_max}");
             return Err(BadInput::new("concurrency", problem));
         }
-        if self.handlers.is_empty() {
-            return Err(BadInput::new("worker", "has no handler, so every job would fail"));
-        }
-        Ok(())
+        self.handlers.check()
+    }
+
+    /// Whether there is a handler that no task can run.
+    fn needs_threads(&self) -> bool {
+        self.runtime.is_none() || self.handlers.any_blocks()
     }
 }
 

@@ -24,38 +24,62 @@ pub struct Drained {
     pub still_running: usize,
 }
 
-/// A worker at work, on threads of its own. Dropped, it stops at once: what runs is dropped and released.
+/// What a worker does, and what it has done. See [`RunningWorker::stats`].
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+#[non_exhaustive]
+pub struct WorkerStats {
+    /// How many jobs run.
+    pub running: usize,
+    /// How many are claimed and have not begun.
+    pub prefetched: usize,
+    /// How many attempts have ended whose report the store has not answered yet.
+    pub unreported: usize,
+    /// How many attempts completed their job, by what their handlers returned.
+    pub completed: u64,
+    /// How many failed.
+    pub failed: u64,
+    /// How many put their job off.
+    pub snoozed: u64,
+    /// How many jobs were released, begun or not.
+    pub released: u64,
+    /// How many attempts ended without a report: their claims were lost, or left to expire.
+    pub lost: u64,
+}
+
+/// A worker at work. Dropped, it stops at once: what runs is dropped and released.
 #[must_use = "a worker stops as soon as this is dropped"]
 pub struct RunningWorker {
     core: WorkerCore,
-    threads: Vec<JoinHandle<()>>,
+    claimer: Option<JoinHandle<()>>,
 }
 
 impl RunningWorker {
     pub(super) fn start(core: &WorkerCore) -> Result<Self, Error> {
         // Made first: if a thread cannot be started, its drop ends those that were.
-        let mut running = RunningWorker { core: core.clone(), threads: Vec::new() };
-        for nth in 0..core.terms.concurrency {
-            let slot = core.clone();
-            running.spawn(format!("fencehold-job-{nth}"), move || match &slot.terms.within {
-                Some(within) => within(&mut || slot.run_jobs()),
-                None => slot.run_jobs(),
-            })?;
+        let mut running = RunningWorker { core: core.clone(), claimer: None };
+        if core.terms.needs_threads() {
+            core.shared.threads.start(core)?;
         }
         let claimer = core.clone();
-        running.spawn("fencehold-claim".to_owned(), move || block_on(claimer.claim()))?;
+        let claims = std::thread::Builder::new().name("fencehold-claim".to_owned());
+        let claims = claims.spawn(move || block_on(claimer.claim()));
+        running.claimer = Some(claims.map_err(|error| no_thread(&error))?);
         Ok(running)
-    }
-
-    fn spawn(&mut self, name: String, run: impl FnOnce() + Send + 'static) -> Result<(), Error> {
-        let thread = std::thread::Builder::new().name(name).spawn(run);
-        self.threads.push(thread.map_err(|error| no_thread(&error))?);
-        Ok(())
     }
 
     /// How many jobs run at this moment.
     pub fn running(&self) -> usize {
         self.core.shared.tally.read(|tally, _| tally.running)
+    }
+
+    /// What it does at this moment, and what it has done since it started.
+    pub fn stats(&self) -> WorkerStats {
+        self.core.shared.tally.read(|tally, _| WorkerStats {
+            running: tally.running,
+            prefetched: tally.shelved,
+            unreported: tally.unheard,
+            ..tally.ended
+        })
     }
 
     /// Waits until `stop` is done, or the worker cannot go on, or has nothing left to do
@@ -99,14 +123,17 @@ impl RunningWorker {
             first(heard(), connection.timers.sleep_until(patient_until_ms())).await;
         }
         if still_running == 0 {
-            for thread in self.threads.drain(..) {
-                // They are about to end: nothing is left for them to do.
-                let _ = thread.join();
+            // They are about to end: nothing is left for them to do.
+            self.core.shared.threads.join();
+            if let Some(claimer) = self.claimer.take() {
+                let _ = claimer.join();
             }
         }
         self.core.shared.tally.read(|tally, _| {
-            let JobTally { failure, finished, handed_back, .. } = tally;
-            let drained = Drained { finished: *finished, released: *handed_back, still_running };
+            let JobTally { failure, ended: WorkerStats { completed, failed, snoozed, released, .. }, .. } =
+                tally;
+            let drained =
+                Drained { finished: completed + failed + snoozed, released: *released, still_running };
             failure.clone().map_or(Ok(drained), Err)
         })
     }
@@ -169,16 +196,15 @@ mod tests {
             let fencehold = Fencehold::connect("memory:").await?;
             let id = fencehold.queue("q").job("do", &()).enqueue().await?.job_id;
             let worker = fencehold.worker().queue("q", 1).concurrency(1).stop_timeout(Duration::ZERO);
-            let worker = worker.handle("do", async |_: Job, (): ()| Ok(()));
+            let worker = worker.handle("do", async |_: Job, (): ()| {});
             // The slot's own thread takes nothing: this one does.
             let running = worker.wrap(|_| {}).start()?;
-            let slot = running.core.clone();
-            let shared = Arc::clone(&slot.shared);
-            let taken = shared.take().expect("the claimer has put it there");
+            let shared = Arc::clone(&running.core.shared);
+            let taken = shared.threads.take_waiting();
             let drained = running.drain_until(ready(())).await?;
             assert_eq!((drained.released, drained.still_running), (0, 1));
-            slot.work(taken);
-            assert_eq!(shared.tally.read(|tally, _| (tally.running, tally.handed_back)), (0, 1));
+            taken.work().await;
+            assert_eq!(shared.tally.read(|tally, _| (tally.running, tally.ended.released)), (0, 1));
             shared.tally.when(|tally, _| (tally.unheard == 0).then_some(())).await;
             assert_eq!(fencehold.jobs().get(id).await?.job.state, JobState::Queued);
             Ok(())

@@ -1,12 +1,15 @@
 //! What claimer, slots and what stops them share.
 
 use std::collections::{HashMap, VecDeque};
-use std::sync::{Arc, Condvar, Mutex, PoisonError};
+use std::sync::{Arc, Mutex};
 
 use fencehold_contract::job::ClaimedJob;
+use fencehold_core::job::JobKind;
 
 use super::event::OnEvent;
 use super::prefetch::PrefetchPace;
+use super::run::WorkerStats;
+use super::threads::JobThreads;
 use crate::error::Error;
 use crate::holding::Holding;
 use crate::job::Job;
@@ -14,7 +17,7 @@ use crate::wake::{WatchValue, lock};
 
 /// A job that is claimed and not yet begun.
 pub(super) struct ReadyJob {
-    pub(super) claimed: ClaimedJob,
+    pub(super) claimed: Box<ClaimedJob>,
     pub(super) holding: Arc<Holding>,
     /// Since when it has lain here.
     pub(super) since_ms: u64,
@@ -22,7 +25,7 @@ pub(super) struct ReadyJob {
 
 /// What a worker is about.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord)]
-pub(super) enum WorkerPhase {
+pub(crate) enum WorkerPhase {
     /// It claims and runs.
     #[default]
     Open,
@@ -36,11 +39,13 @@ pub(super) enum WorkerPhase {
 #[derive(Debug, Default)]
 pub(super) struct JobTally {
     pub(super) shelved: usize,
+    /// Slots whose task has not run yet. It takes a job off the shelf when it does.
+    starting: usize,
     pub(super) running: usize,
     /// Words about ended attempts that the store has not answered yet.
     pub(super) unheard: usize,
-    pub(super) finished: u64,
-    pub(super) handed_back: u64,
+    /// How many attempts ended, and how.
+    pub(super) ended: WorkerStats,
     /// The claimer has ended, and why if it could not go on.
     pub(super) claimer_gone: bool,
     pub(super) failure: Option<Error>,
@@ -57,7 +62,8 @@ impl JobTally {
 pub(crate) struct WorkerShared {
     /// The shelf.
     ready: Mutex<WorkerQueue>,
-    filled: Condvar,
+    /// For handlers that block.
+    pub(super) threads: JobThreads,
     pub(super) tally: WatchValue<JobTally>,
     /// Apart from the tally: running handlers wait on it, and must not be woken by every job that comes and goes.
     stage: WatchValue<WorkerPhase>,
@@ -67,6 +73,14 @@ pub(crate) struct WorkerShared {
     pub(super) on_event: Option<OnEvent>,
 }
 
+/// A job that has a slot.
+pub(super) enum NextJob {
+    /// A task is to take it off the shelf when it runs. Until then it can be released: a runtime may be busy.
+    InTask,
+    /// It is for a thread.
+    OnThread(ReadyJob),
+}
+
 #[derive(Default)]
 struct WorkerQueue {
     jobs: VecDeque<ReadyJob>,
@@ -74,10 +88,15 @@ struct WorkerQueue {
 }
 
 impl WorkerShared {
+    /// Of a worker that takes no jobs.
+    pub(crate) fn without_jobs() -> Self {
+        WorkerShared::new(PrefetchPace::new(1, 0), None)
+    }
+
     pub(super) fn new(prefetch_pace: PrefetchPace, on_event: Option<OnEvent>) -> Self {
         WorkerShared {
             ready: Mutex::default(),
-            filled: Condvar::new(),
+            threads: JobThreads::default(),
             tally: WatchValue::default(),
             stage: WatchValue::default(),
             prefetch_pace: Mutex::new(prefetch_pace),
@@ -95,22 +114,55 @@ impl WorkerShared {
         let count = jobs.len();
         ready.jobs.extend(jobs);
         self.count(|tally| tally.shelved += count);
-        drop(ready);
-        if count == 1 {
-            self.filled.notify_one();
-        } else {
-            self.filled.notify_all();
-        }
         Vec::new()
     }
 
-    /// The next job, for a slot that waits for it. `None`: there will be none.
-    pub(super) fn take(&self) -> Option<ReadyJob> {
-        let is_empty = |ready: &mut WorkerQueue| ready.jobs.is_empty() && !ready.closed;
-        let ready = self.filled.wait_while(lock(&self.ready), is_empty);
-        let mut ready = ready.unwrap_or_else(PoisonError::into_inner);
-        let job = ready.jobs.pop_front()?;
-        // Counted with the shelf in hand: a count of both never finds a job in neither place.
+    /// Gives the next job a slot, if one of them is free.
+    pub(super) fn start_next(
+        &self,
+        slots: usize,
+        needs_thread: impl Fn(&JobKind) -> bool,
+    ) -> Option<NextJob> {
+        let mut ready = lock(&self.ready);
+        let (starting, running) = self.tally.read(|tally, _| (tally.starting, tally.running));
+        if starting + running >= slots {
+            return None;
+        }
+        // The jobs before it are for the slots that are starting.
+        if needs_thread(&ready.jobs.get(starting)?.claimed.kind) {
+            return self.begin(ready.jobs.remove(starting)).map(NextJob::OnThread);
+        }
+        self.count(|tally| tally.starting += 1);
+        Some(NextJob::InTask)
+    }
+
+    /// The job of a slot whose task runs. `None`: it was released meanwhile.
+    pub(super) fn fill_slot(&self) -> Option<ReadyJob> {
+        let mut ready = lock(&self.ready);
+        self.abandon_slot();
+        self.begin(ready.jobs.pop_front())
+    }
+
+    /// A slot whose task has not run, and never will, takes no job.
+    pub(super) fn abandon_slot(&self) {
+        self.count(|tally| tally.starting -= 1);
+    }
+
+    /// Puts a job that was given a slot, and cannot have it, on the shelf again. What comes after it was closed is given back.
+    pub(super) fn unbegin(&self, job: ReadyJob) -> Vec<ReadyJob> {
+        let mut ready = lock(&self.ready);
+        self.count(|tally| tally.running -= 1);
+        if ready.closed {
+            return vec![job];
+        }
+        ready.jobs.push_front(job);
+        self.count(|tally| tally.shelved += 1);
+        Vec::new()
+    }
+
+    /// Counted with the shelf locked: a count of both never finds a job in neither place.
+    fn begin(&self, taken: Option<ReadyJob>) -> Option<ReadyJob> {
+        let job = taken?;
         self.count(|tally| {
             tally.shelved -= 1;
             tally.running += 1;
@@ -141,7 +193,7 @@ impl WorkerShared {
         let left: Vec<ReadyJob> = ready.jobs.drain(..).collect();
         self.count(|tally| tally.shelved -= left.len());
         drop(ready);
-        self.filled.notify_all();
+        self.threads.close();
         left
     }
 
@@ -160,7 +212,7 @@ impl WorkerShared {
     }
 
     /// Goes on to a later stage; never back.
-    pub(super) fn advance(&self, stage: WorkerPhase) {
+    pub(crate) fn advance(&self, stage: WorkerPhase) {
         self.stage.update(|at| (*at < stage).then(|| *at = stage));
     }
 
@@ -183,10 +235,13 @@ impl WorkerShared {
         self.reached(WorkerPhase::Stopping).await;
     }
 
-    /// How many more jobs are wanted: none as long as half of what was claimed ahead still lies on the shelf.
+    /// How many more jobs are wanted: none as long as half of what was claimed ahead still lies on the shelf, and none for slots whose
+    /// tasks do not run.
     pub(super) fn room(&self, slots: usize) -> usize {
         let ahead = lock(&self.prefetch_pace).ahead();
-        let (shelved, running) = self.tally.read(|tally, _| (tally.shelved, tally.running));
-        if shelved > ahead / 2 { 0 } else { (slots + ahead).saturating_sub(shelved + running) }
+        let (waiting, begun) = self
+            .tally
+            .read(|tally, _| (tally.shelved.saturating_sub(tally.starting), tally.starting + tally.running));
+        if waiting > ahead / 2 { 0 } else { (slots + ahead).saturating_sub(waiting + begun) }
     }
 }

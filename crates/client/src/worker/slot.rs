@@ -1,113 +1,101 @@
-//! A slot: a thread that runs one job after the other.
+//! A slot: one job that runs, from its start to its end. An async handler is a task of the caller's runtime; one that blocks has a
+//! thread.
 
-use std::panic::{AssertUnwindSafe, catch_unwind};
-use std::pin::{Pin, pin};
+use std::future::poll_fn;
+use std::pin::Pin;
 use std::sync::Arc;
 use std::task::Poll;
-use std::time::Duration;
 
 use fencehold_contract::job::Report;
-use fencehold_core::lease::LeaseOutcome;
+use fencehold_core::job::JobKind;
 use tracing::Instrument;
 
 use super::WorkerCore;
+use super::drive::{RunEnd, drive, guarded, report_of};
 use super::event::ended_by;
 use super::handler::{HandlerResult, RunningHandler};
-use super::shared::ReadyJob;
-use crate::error::{LostCause, ShownTime};
+use super::shared::{NextJob, ReadyJob, WorkerPhase};
+use crate::error::Error;
 use crate::holding::Holding;
-use crate::job::{Job, JobError};
-use crate::wake::{block_on, lock};
+use crate::job::Job;
+use crate::metrics;
+use crate::time::first;
+use crate::wake::lock;
 use crate::watch::LeaseState;
 
-/// What the threads of slots run within.
-pub(super) type Within = Arc<dyn Fn(&mut dyn FnMut()) + Send + Sync>;
-
-/// The context of the Tokio runtime that this is called in.
-pub(super) fn runtime() -> Option<Within> {
-    let runtime = tokio::runtime::Handle::try_current().ok()?;
-    Some(Arc::new(move |slot| {
-        let _entered = runtime.enter();
-        slot();
-    }))
+/// A slot that is to be filled when its task runs.
+struct StartingSlot {
+    core: WorkerCore,
+    runs: bool,
 }
 
-/// How a handler's run ended.
-enum RunEnd {
-    /// By itself, or by a panic.
-    Ended(HandlerResult),
-    /// The claim was lost, and the handler was dropped.
-    Lost(LostCause),
-    /// The worker, or the operator who called the job off, would not wait any longer, and the handler was dropped.
-    Dropped,
+/// A job that has a slot. Its end gives the slot to the next.
+pub(super) struct BegunJob {
+    core: WorkerCore,
+    stage: Stage,
+}
+
+/// How far an attempt has come.
+enum Stage {
+    /// It is to be begun.
+    Ready(ReadyJob),
+    /// Its handler runs, since this moment.
+    Running(Job, u64),
+    /// There is nothing left to report.
+    Ended,
 }
 
 impl WorkerCore {
-    /// Runs jobs until there are none.
-    pub(super) fn run_jobs(&self) {
-        while let Some(ready) = self.shared.take() {
-            self.work(ready);
-        }
-    }
-
-    pub(super) fn work(&self, ready: ReadyJob) {
-        let ReadyJob { mut claimed, holding, since_ms } = ready;
-        // A claim that is over, or that may soon be, is no ground to begin on, nor is a worker that waits for nothing more.
-        if holding.look().state != LeaseState::Held || self.shared.is_stopping() {
-            self.hand_back(vec![ReadyJob { claimed, holding, since_ms }]);
-            self.shared.count(|tally| tally.running -= 1);
-            return;
-        }
-        let payload = std::mem::take(&mut claimed.payload);
-        let job = self.job(claimed, Arc::clone(&holding));
-        lock(&self.shared.running).insert(holding.serial, job.clone());
-        let span = tracing::info_span!(
-            parent: &holding.span, "job", queue = %job.queue(), kind = %job.kind(), attempt = job.attempt(), traceparent = job.traceparent(),
-            outcome = tracing::field::Empty
-        );
-        let ended = span.clone();
-        let began_ms = self.handle.connection.now_ms();
-        let handler = self.terms.handlers.get(job.kind());
-        let run = match handler.and_then(|handler| guarded(|| handler(job.clone(), payload))) {
-            Ok(RunningHandler::Future(future)) => self.drive(&holding, Box::pin(future.instrument(span))),
-            Ok(RunningHandler::Call(call)) => RunEnd::Ended(guarded(|| span.in_scope(call)).flatten()),
-            Err(error) => RunEnd::Ended(Err(error)),
-        };
-        let work_ms = self.handle.connection.now_ms().saturating_sub(began_ms);
-        lock(&self.shared.prefetch_pace).saw_work(work_ms);
-        // Where it was ended already, there is nothing to add.
-        if lock(&self.shared.running).remove(&holding.serial).is_some() {
-            let word = word(run, &holding);
-            log(&ended, &job, word.as_ref(), work_ms);
-            match word {
-                Some(word) => self.say(job, word, work_ms),
-                None => self.say_nothing(job, work_ms),
+    /// Begins the jobs that there is a slot for.
+    pub(super) fn dispatch(&self) {
+        let needs_thread = |kind: &JobKind| self.terms.handlers.block(kind) || self.terms.runtime.is_none();
+        while let Some(next) = self.shared.start_next(self.terms.concurrency, needs_thread) {
+            match (next, &self.terms.runtime) {
+                (NextJob::InTask, Some(runtime)) => {
+                    drop(runtime.spawn(StartingSlot { core: self.clone(), runs: false }.work()));
+                }
+                (NextJob::InTask, None) => self.shared.abandon_slot(),
+                (NextJob::OnThread(ready), _) => {
+                    if !self.run_on_thread(ready) {
+                        return;
+                    }
+                }
             }
         }
-        self.shared.count(|tally| tally.running -= 1);
     }
 
-    /// Drives a handler to its end, unless its claim is lost or it is not waited for any longer. Then it is dropped.
-    fn drive(
+    /// False: no thread can be had, and the job is on the shelf again.
+    fn run_on_thread(&self, ready: ReadyJob) -> bool {
+        match self.shared.threads.run(self, ready) {
+            Ok(()) => true,
+            Err(ready) => {
+                self.hand_back(self.shared.unbegin(ready));
+                false
+            }
+        }
+    }
+
+    /// The runtime that handlers run in has ended: nothing more is claimed or begun.
+    fn runtime_ended(&self) {
+        self.shared.count(|tally| {
+            let message = "the runtime in which the worker was started has ended".to_owned();
+            tally.failure.get_or_insert(Error::Unavailable { message });
+        });
+        self.shared.advance(WorkerPhase::Stopping);
+        self.hand_back(self.shared.close());
+    }
+
+    /// Drives a handler to its end.
+    async fn drive(
         &self,
         holding: &Holding,
         mut future: Pin<Box<dyn Future<Output = HandlerResult> + Send + '_>>,
-    ) -> RunEnd {
-        let mut lost = pin!(holding.lost());
-        let mut stopped = pin!(self.shared.stopping());
-        let mut overdue = pin!(self.cancelled_for_too_long(holding));
-        let run = block_on(std::future::poll_fn(|context| {
-            // Looked at before the work goes on: time may have passed.
-            holding.settle();
-            if let Poll::Ready(why) = lost.as_mut().poll(context) {
-                return Poll::Ready(RunEnd::Lost(why));
-            }
-            if stopped.as_mut().poll(context).is_ready() || overdue.as_mut().poll(context).is_ready() {
-                return Poll::Ready(RunEnd::Dropped);
-            }
-            let polled = guarded(|| future.as_mut().poll(context));
-            polled.unwrap_or_else(|panic| Poll::Ready(Err(panic))).map(RunEnd::Ended)
-        }));
+    ) -> RunEnd<HandlerResult> {
+        let not_waited_for = first(self.shared.stopping(), self.cancelled_for_too_long(holding));
+        let handler = poll_fn(|context| {
+            guarded(|| future.as_mut().poll(context)).unwrap_or_else(|panic| Poll::Ready(Err(panic)))
+        });
+        let run = drive(holding, not_waited_for, handler).await;
         // Other people's code runs in this drop too.
         guarded(|| drop(future)).map_or_else(|panic| RunEnd::Ended(Err(panic)), |()| run)
     }
@@ -118,6 +106,109 @@ impl WorkerCore {
         // From when it was known, and not from when this was looked at: the handler may have heard of it before.
         let Some(since_ms) = holding.called_off().await else { return std::future::pending().await };
         self.connection().timers.sleep_until(since_ms.saturating_add(limit_ms)).await;
+    }
+}
+
+impl StartingSlot {
+    async fn work(mut self) {
+        self.runs = true;
+        let Some(ready) = self.core.shared.fill_slot() else { return };
+        // The job that it was for may have been released, and this one have come in its place.
+        if self.core.terms.handlers.block(&ready.claimed.kind) {
+            self.core.run_on_thread(ready);
+        } else {
+            BegunJob::new(&self.core, ready).work().await;
+        }
+    }
+}
+
+impl Drop for StartingSlot {
+    fn drop(&mut self) {
+        if !self.runs {
+            self.core.shared.abandon_slot();
+            self.core.runtime_ended();
+        }
+    }
+}
+
+impl BegunJob {
+    pub(super) fn new(core: &WorkerCore, ready: ReadyJob) -> Self {
+        BegunJob { core: core.clone(), stage: Stage::Ready(ready) }
+    }
+
+    /// Runs it. Where its handler blocks, so does this.
+    pub(super) async fn work(mut self) {
+        let Stage::Ready(ReadyJob { holding, .. }) = &self.stage else { return };
+        let holding = Arc::clone(holding);
+        // A claim that is over, or that may soon be, is no ground to begin on, nor is a worker that waits for nothing more.
+        if holding.look().state != LeaseState::Held || self.core.shared.is_stopping() {
+            return self.give_back();
+        }
+        let Stage::Ready(ReadyJob { mut claimed, .. }) = std::mem::replace(&mut self.stage, Stage::Ended)
+        else {
+            return;
+        };
+        let payload = std::mem::take(&mut claimed.payload);
+        let job = self.core.job(*claimed, Arc::clone(&holding));
+        metrics::attempt_started(job.queue(), job.kind());
+        lock(&self.core.shared.running).insert(holding.serial, job.clone());
+        let began_ms = self.core.connection().now_ms();
+        self.stage = Stage::Running(job.clone(), began_ms);
+        let span = tracing::info_span!(
+            parent: &holding.span, "job", queue = %job.queue(), kind = %job.kind(), attempt = job.attempt(), traceparent = job.traceparent(),
+            outcome = tracing::field::Empty
+        );
+        let ended = span.clone();
+        let handlers = &self.core.terms.handlers;
+        let run = match guarded(|| handlers.run(job.clone(), payload)).flatten() {
+            Ok(RunningHandler::Future(future)) => {
+                self.core.drive(&holding, Box::pin(future.instrument(span))).await
+            }
+            Ok(RunningHandler::Call(call)) => RunEnd::Ended(guarded(|| span.in_scope(call)).flatten()),
+            Err(error) => RunEnd::Ended(Err(error)),
+        };
+        let work_ms = self.core.connection().now_ms().saturating_sub(began_ms);
+        lock(&self.core.shared.prefetch_pace).saw_work(work_ms);
+        self.stage = Stage::Ended;
+        // Where it was ended already, there is nothing to add.
+        if lock(&self.core.shared.running).remove(&holding.serial).is_some() {
+            let report = report_of(run, &holding);
+            // What follows the program's spans is its own code.
+            let _ = guarded(|| log(&ended, &job, report.as_ref(), work_ms));
+            match report {
+                Some(report) => self.core.say(job, report, work_ms),
+                None => self.core.say_nothing(job, work_ms),
+            }
+        }
+    }
+
+    /// Releases what has not ended.
+    fn give_back(&mut self) {
+        match std::mem::replace(&mut self.stage, Stage::Ended) {
+            Stage::Ready(ready) => self.core.hand_back(vec![ready]),
+            Stage::Running(job, began_ms) => {
+                let serial = job.attempt.holding.serial;
+                if lock(&self.core.shared.running).remove(&serial).is_some() {
+                    let work_ms = self.core.connection().now_ms().saturating_sub(began_ms);
+                    self.core.say(job, Report::Release {}, work_ms);
+                }
+            }
+            Stage::Ended => {}
+        }
+    }
+}
+
+impl Drop for BegunJob {
+    fn drop(&mut self) {
+        let is_over = matches!(self.stage, Stage::Ended);
+        self.give_back();
+        self.core.shared.count(|tally| tally.running -= 1);
+        if is_over || std::thread::panicking() {
+            self.core.dispatch();
+        } else {
+            // A task is dropped when its runtime ends: the next one would fare no better.
+            self.core.runtime_ended();
+        }
     }
 }
 
@@ -134,38 +225,4 @@ fn log(span: &tracing::Span, job: &Job, word: Option<&Report>, took_ms: u64) {
             tracing::debug!(parent: span, job = %id, %queue, %kind, attempt, took_ms, outcome, "an attempt ended");
         }
     }
-}
-
-/// What to say about an attempt; `None`: nothing, for it is over already and others decide.
-fn word(run: RunEnd, holding: &Holding) -> Option<Report> {
-    match run {
-        RunEnd::Ended(Ok(outcome)) => outcome.into_report(),
-        RunEnd::Ended(Err(error)) => error.into_report(),
-        RunEnd::Lost(LostCause::Ended {
-            outcome: Some(LeaseOutcome::AgedOut), current_token: None, ..
-        }) => {
-            let limit = ShownTime(Duration::from_millis(holding.granted.max_age_ms.unwrap_or(0)));
-            let after = ShownTime(Duration::from_millis(holding.age_ms()));
-            let why = "and it must have stopped before another worker may begin";
-            let text = format!("the attempt was ended after {after}: its time limit is {limit}, {why}");
-            JobError::new(text).into_report()
-        }
-        // Where the claim is lost by the holder's own reckoning, that is ahead of the store's: it may be live still. The
-        // work has stopped, so another worker may begin at once.
-        RunEnd::Dropped
-        | RunEnd::Lost(
-            LostCause::NotRenewed { .. }
-            | LostCause::Ended { outcome: Some(LeaseOutcome::Yielded), current_token: None, .. },
-        ) => Some(Report::Release {}),
-        RunEnd::Lost(_) => None,
-    }
-}
-
-/// Runs other people's code: where it panics, the attempt has failed.
-fn guarded<T>(run: impl FnOnce() -> T) -> Result<T, JobError> {
-    catch_unwind(AssertUnwindSafe(run)).map_err(|panic| {
-        let said = panic.downcast_ref::<&str>().copied();
-        let said = said.or_else(|| panic.downcast_ref::<String>().map(String::as_str));
-        JobError::new(format!("the handler panicked: {}", said.unwrap_or("no words")))
-    })
 }

@@ -15,7 +15,8 @@ use crate::gated_store::{
 async fn a_typed_handler_gets_its_payload_and_gives_a_typed_result() {
     let fixture = GatedFixture::new().await;
     let worker = fixture.worker();
-    let worker = worker.handle("sum", async |_job: Job, numbers: Vec<u32>| Ok(numbers.iter().sum::<u32>()));
+    let worker = worker
+        .handle("sum", async |_job: Job, numbers: Vec<u32>| Ok::<_, JobError>(numbers.iter().sum::<u32>()));
     let worker = worker.start().unwrap();
     let sum = done(fixture.fh.queue("q").job("sum", &[1, 2, 3]).enqueue()).await;
     assert_eq!(within(fixture.fh.jobs().result::<u32>(sum.job_id, secs(60))).await, Ok(6));
@@ -31,18 +32,18 @@ async fn errors_panics_misfits_and_unknown_kinds_are_failures_with_clear_words()
         .concurrency(4)
         .handle("errs", async |_job: Job, (): ()| {
             "x".parse::<u8>()?;
-            Ok(())
+            Ok::<_, JobError>(())
         })
         .handle("panics", async |_job: Job, (): ()| -> Result<(), JobError> { panic!("out of {}", "paper") })
-        .handle_blocking("blocks and panics", |_job, (): ()| -> Result<(), JobError> { panic!("out of ink") })
-        .handle("misfits", async |_job: Job, _: u32| Ok(()))
+        .handle_blocking("blocks and panics", |(): ()| -> Result<(), JobError> { panic!("out of ink") })
+        .handle("misfits", async |_job: Job, _: u32| {})
         .start()
         .unwrap();
     for (kind, words) in [
         ("errs", "invalid digit found in string"),
         ("panics", "the handler panicked: out of paper"),
         ("blocks and panics", "the handler panicked: out of ink"),
-        ("misfits", "no handler of kind misfits can take this job: its payload does not fit"),
+        ("misfits", "the handler of kind misfits cannot read this job: its payload does not fit"),
         (
             "unheard of",
             "this worker has no handler of kind unheard of (it has blocks and panics, errs, misfits",
@@ -68,7 +69,7 @@ async fn a_failure_for_good_ends_a_job_and_a_delay_of_its_own_is_kept() {
         .handle("later", async |_job: Job, (): ()| -> Result<(), _> {
             Err(JobError::new("busy").retry_in(secs(77)))
         })
-        .handle("snooze", async |job: Job, (): ()| Ok(job.snooze(secs(88))))
+        .handle("snooze", async |job: Job, (): ()| job.snooze(secs(88)))
         .start()
         .unwrap();
     let id = fixture.enqueue("for good").await;
@@ -168,7 +169,7 @@ async fn progress_is_seen_while_the_job_runs_and_only_the_newest_travels() {
                 job.progress(&step)?;
             }
             finished.unwrap().await?;
-            Ok(())
+            Ok::<_, JobError>(())
         }
     });
     let worker = worker.start().unwrap();
@@ -208,7 +209,7 @@ async fn a_handler_has_the_runtime_in_which_its_worker_was_started() {
 async fn a_queue_of_no_weight_is_refused() {
     let fixture = GatedFixture::new().await;
     let worker = fixture.worker().queue("none", 0);
-    let worker = worker.handle("do", async |_job: fencehold::Job, (): ()| Ok(()));
+    let worker = worker.handle("do", async |_job: fencehold::Job, (): ()| {});
     let refused = worker.start().unwrap_err().to_string();
     assert!(refused.contains("weight of queue none is 0"), "{refused}");
 }
@@ -218,8 +219,8 @@ async fn one_handler_runs_every_kind_that_has_none_of_its_own() {
     let fixture = GatedFixture::new().await;
     let worker = fixture
         .worker()
-        .handle("own", async |_job: Job, (): ()| Ok("its own".to_owned()))
-        .handle_any(async |job: Job, (): ()| Ok(format!("any, for {}", job.kind())))
+        .handle("own", async |_job: Job, (): ()| Ok::<_, JobError>("its own".to_owned()))
+        .handle_any(async |job: Job, (): ()| Ok::<_, JobError>(format!("any, for {}", job.kind())))
         .start()
         .unwrap();
     for (kind, result) in [("own", "its own"), ("unheard of", "any, for unheard of")] {
@@ -227,8 +228,8 @@ async fn one_handler_runs_every_kind_that_has_none_of_its_own() {
         assert_eq!(within(fixture.fh.jobs().result::<String>(id, secs(60))).await.as_deref(), Ok(result));
     }
     done(worker.drain()).await;
-    let any = || fixture.worker().handle_any(async |_job: Job, (): ()| Ok(()));
-    let refused = any().handle_any_blocking(|_job, (): ()| Ok(())).start().unwrap_err();
+    let any = || fixture.worker().handle_any(async |_job: Job, (): ()| {});
+    let refused = any().handle_any_blocking(|(): ()| {}).start().unwrap_err();
     assert_eq!(refused.to_string(), "worker has two handlers of any kind");
 }
 
@@ -280,10 +281,10 @@ async fn a_worker_that_is_to_empty_its_queues_runs_what_its_jobs_wait_for() {
                 gate.arrived(GatedCall::Claim, 2).await;
                 job.checkpoint(*b"begun").await?;
                 let child = fh.queue("q").job("child", &()).enqueue().await?;
-                Ok(fh.jobs().result::<String>(child.job_id, secs(60)).await?)
+                fh.jobs().result::<String>(child.job_id, secs(60)).await
             }
         });
-    let worker = worker.handle("child", async |_job: Job, (): ()| Ok("from the child"));
+    let worker = worker.handle("child", async |_job: Job, (): ()| Ok::<_, JobError>("from the child"));
     let parent = fixture.enqueue("parent").await;
     let drained = done(worker.run_until(std::future::pending::<()>())).await;
     assert_eq!((drained.finished, drained.released), (2, 0));
@@ -301,9 +302,15 @@ async fn a_worker_that_is_to_empty_its_queues_misses_no_job_that_is_given_to_it_
         .until_empty()
         .handle("parent", move |_job: Job, (): ()| {
             let fh = fh.clone();
-            async move { Ok(fh.queue("q").job("child", &()).enqueue().await?.job_id.to_string()) }
+            async move {
+                fh.queue("q")
+                    .job("child", &())
+                    .enqueue()
+                    .await
+                    .map(|job| job.job_id.to_string())
+            }
         });
-    let worker = worker.handle("child", async |_job: Job, (): ()| Ok(()));
+    let worker = worker.handle("child", async |_job: Job, (): ()| {});
     fixture.gate.next(GatedCall::Claim, CallFate::Pass);
     let answer = fixture.gate.delay_answer(GatedCall::Claim);
     fixture.enqueue("parent").await;
@@ -353,7 +360,7 @@ async fn a_report_that_cannot_be_sent_yet_is_an_event_once() {
     fixture.gate.close(GatedCall::Report);
     let worker = fixture
         .worker()
-        .handle_any(async |_job: Job, (): ()| Ok(()))
+        .handle_any(async |_job: Job, (): ()| {})
         .on_event(move |event| {
             said.send(match event {
                 WorkerEvent::ReportDelayed { job, .. } => ("delayed", job.id()),
@@ -380,7 +387,7 @@ async fn a_store_that_gives_no_jobs_is_an_event_once() {
     fixture.gate.close(GatedCall::Claim);
     let worker = fixture
         .worker()
-        .handle_any(async |_job: Job, (): ()| Ok(()))
+        .handle_any(async |_job: Job, (): ()| {})
         .on_event(move |event| {
             if let WorkerEvent::ClaimFailed { error } = event {
                 failed.send(error.to_string()).unwrap();

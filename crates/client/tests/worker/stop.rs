@@ -199,12 +199,12 @@ async fn a_blocking_handler_learns_that_it_must_stop_and_has_its_time_for_it() {
     let (gone, go) = std::sync::mpsc::channel::<()>();
     let go = std::sync::Mutex::new(go);
     let worker = fixture.worker().drain_timeout(secs(2)).stop_timeout(secs(3_600));
-    let worker = worker.handle_any_blocking(move |job, (): ()| {
+    let worker = worker.handle_any_blocking(move |job: fencehold::blocking::Job, (): ()| {
         told.send("begun")?;
         tokio::runtime::Handle::current().block_on(job.drain_timed_out());
         told.send("stopping")?;
         let _ = go.lock().unwrap().recv();
-        Ok(Outcome::release())
+        Ok::<_, fencehold::JobError>(Outcome::release())
     });
     let worker = worker.start().unwrap();
     let id = fixture.enqueue("block").await;
@@ -251,7 +251,7 @@ async fn who_is_told_to_stop_waits_for_the_store_no_longer_than_to_drain_or_its_
     for cut_short in [true, false] {
         let fixture = GatedFixture::new().await;
         let worker = fixture.worker().ttl(secs(86_400)).drain_timeout(secs(600));
-        let worker = worker.handle_any(async |_job: Job, (): ()| Ok(())).start().unwrap();
+        let worker = worker.handle_any(async |_job: Job, (): ()| {}).start().unwrap();
         fixture.gate.close(GatedCall::Report);
         fixture.enqueue("do").await;
         fixture.gate.arrived(GatedCall::Report, 1).await;

@@ -37,7 +37,7 @@ async fn a_report_in_which_the_store_panics_ends_its_attempt_and_the_next_one_is
     let (ended, mut ends) = mpsc::unbounded_channel();
     let worker = fixture
         .worker()
-        .handle("do", async |_job: Job, (): ()| Ok(()))
+        .handle("do", async |_job: Job, (): ()| {})
         .on_event(move |event| {
             if let WorkerEvent::AttemptEnded(end) = event {
                 ended.send((end.job.clone(), end.response.clone())).unwrap();
@@ -109,7 +109,7 @@ async fn a_lost_answer_of_a_claim_or_a_completion_costs_nothing() {
 async fn a_worker_outlives_a_store_that_is_away_for_long() {
     let fixture = GatedFixture::new().await;
     fixture.gate.close(GatedCall::Claim);
-    let worker = fixture.worker().handle("do", async |_job: Job, (): ()| Ok(())).start().unwrap();
+    let worker = fixture.worker().handle("do", async |_job: Job, (): ()| {}).start().unwrap();
     let id = fixture.enqueue("do").await;
     while fixture.gate.calls(GatedCall::Claim) < 12 {
         assert_eq!(fixture.job(id).await.job.state, JobState::Queued);
@@ -125,7 +125,7 @@ async fn a_worker_outlives_a_store_that_is_away_for_long() {
 #[tokio::test]
 async fn a_worker_that_can_never_work_says_why() {
     let fixture = GatedFixture::new().await;
-    let handler = async |_job: Job, (): ()| Ok(());
+    let handler = async |_job: Job, (): ()| {};
     let bad = |worker: fencehold::Worker| worker.start().unwrap_err().to_string();
     let worker = || fixture.fh.worker();
     assert_eq!(bad(worker().handle("k", handler)), "worker takes from 0 queues; it takes 1 to 64");

@@ -26,6 +26,10 @@ pub trait StoreBackend: Send + Sync {
     async fn execute(&self, call: &CallContext, ask: StoreRequest) -> Result<StoreResponse, StoreError>;
     /// What the store can do.
     fn capabilities(&self) -> Capabilities;
+    /// The schema of the PostgreSQL database that has the store, where this process reaches it directly.
+    fn postgres_schema(&self) -> Option<&str> {
+        None
+    }
     /// What was counted and measured, where anything is known in this process.
     fn metrics(&self) -> Option<&StoreMetrics> {
         None

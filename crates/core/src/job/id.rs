@@ -98,6 +98,20 @@ impl JobId {
     }
 }
 
+#[cfg(feature = "uuid")]
+impl From<uuid::Uuid> for JobId {
+    fn from(uuid: uuid::Uuid) -> Self {
+        JobId::from_bytes(uuid.into_bytes())
+    }
+}
+
+#[cfg(feature = "uuid")]
+impl From<JobId> for uuid::Uuid {
+    fn from(id: JobId) -> Self {
+        uuid::Uuid::from_bytes(id.0)
+    }
+}
+
 impl fmt::Display for JobId {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         const DIGITS: &[u8; 16] = b"0123456789abcdef";

@@ -4,6 +4,7 @@ DECLARE
     c_private CONSTANT text := 'Private: any migration may change it.';
     c_public  CONSTANT text[] := ARRAY[
         ARRAY['enqueue_job', 'Enqueues a job with this transaction, and returns its id.'],
+        ARRAY['enqueue_jobs', 'Enqueues jobs with this transaction: all of them, or none. Each is an object, in the form of the HTTP API.'],
         ARRAY['complete_job', 'Completes a job with this transaction.'],
         ARRAY['record_effect', 'Records an effect of a job with this transaction, and returns the value that was recorded first.'],
         ARRAY['fence', 'Refuses a token of a lease that is not the newest; until the transaction ends, nobody is granted the key.'],

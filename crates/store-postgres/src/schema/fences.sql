@@ -44,12 +44,12 @@ BEGIN
     SELECT * INTO k FROM lease_key l WHERE l.namespace = fence.namespace AND l.key = fence.key FOR SHARE;
     newest := greatest(k.counter, CASE WHEN k.id IS NULL THEN floor_of(fence.namespace) END);
     IF shown > greatest(newest, floor_of(fence.namespace)) THEN
-        RAISE EXCEPTION USING ERRCODE = 'FH003',
+        RAISE EXCEPTION USING ERRCODE = 'FH003', CONSTRAINT = 'FH003',
             MESSAGE = format('%s: token %s was never given here; the newest is %s', fence.key, shown, newest),
             HINT = 'Roll back. The store was rewound, or this token is another store''s: see `fencehold store advance`.';
     END IF;
     IF shown IS DISTINCT FROM k.counter THEN
-        RAISE EXCEPTION USING ERRCODE = 'FH001',
+        RAISE EXCEPTION USING ERRCODE = 'FH001', CONSTRAINT = 'FH001',
             MESSAGE = format('%s: token %s is stale; the newest is %s', fence.key, shown, newest),
             DETAIL = coalesce(
                 (SELECT format('%s holds the key.', h.owner) FROM lease_hold h WHERE h.key_id = k.id), 'Nobody holds the key.'),
@@ -59,7 +59,7 @@ BEGIN
         SELECT * INTO last FROM lease_ending e WHERE e.key_id = k.id AND e.token = shown;
         -- One that had to yield and let its time run out says who asked for that; one that was given back does not.
         IF last.how IS NULL OR last.how NOT IN ('expired', 'aged_out', 'yielded') OR last.how = 'yielded' AND last.ended_by IS NULL THEN
-            RAISE EXCEPTION USING ERRCODE = 'FH002',
+            RAISE EXCEPTION USING ERRCODE = 'FH002', CONSTRAINT = 'FH002',
                 MESSAGE = format('%s: the lease under token %s has ended: it was %s', fence.key, shown,
                     coalesce(replace(last.how, '_', ' '), 'forgotten')),
                 HINT = 'Roll back, and acquire the lease anew.';
@@ -71,7 +71,7 @@ END $$;
 
 CREATE OR REPLACE FUNCTION fence_stale(of_resource text, shown bigint, newest bigint) RETURNS void LANGUAGE plpgsql AS $$
 BEGIN
-    RAISE EXCEPTION USING ERRCODE = 'FH001',
+    RAISE EXCEPTION USING ERRCODE = 'FH001', CONSTRAINT = 'FH001',
         MESSAGE = format('%s: token %s is stale; %s was shown before', of_resource, coalesce(shown::text, 'null'), newest),
         HINT = 'Roll back: somebody else has taken the lease since.';
 END $$;

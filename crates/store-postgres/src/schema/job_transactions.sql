@@ -1,190 +1,26 @@
--- Jobs in users' own transactions, from any language: what is rolled back there has not happened here either.
+-- The ends and the effects of jobs in users' own transactions, from any language: what is rolled back there has not happened here either.
+-- `job_producers` has how jobs are enqueued there.
 --
 -- The SQLSTATEs are those of the fences: FH001 stale, FH002 ended, FH003 unknown; FH004 where a queue takes no new jobs; FH005 where it is
 -- not known whether an effect happened; and FH006 where a limit of the namespace is reached.
 
--- An id as the library makes them: a UUID of version 7.
-CREATE OR REPLACE FUNCTION job_new_id() RETURNS uuid
-LANGUAGE sql SECURITY DEFINER SET search_path FROM CURRENT AS $$
-    SELECT encode(set_byte(overlay(uuid_send(gen_random_uuid()) placing substr(int8send(now_ms()), 3) FROM 1 FOR 6),
-        6, (get_byte(uuid_send(gen_random_uuid()), 6) & 15) | 112), 'hex')::uuid
-$$;
-
+-- Refuses a name as `fencehold_core` does, in its words.
 CREATE OR REPLACE FUNCTION job_check_name(p_what text, p_name text, p_most integer) RETURNS void
 LANGUAGE plpgsql IMMUTABLE SET search_path FROM CURRENT AS $$
-BEGIN
-    IF p_name IS NULL OR octet_length(p_name) NOT BETWEEN 1 AND p_most OR p_name ~ '[[:cntrl:]]' THEN
-        RAISE EXCEPTION USING errcode = '22023',
-            message = format('%s takes 1 to %s bytes without control characters', p_what, p_most);
-    END IF;
-END $$;
-
--- For how long a producer waits for another's open transaction, as `lock_timeout` takes it: the setting `fencehold.enqueue_wait_ms`, and
--- never longer than what is in force already.
-CREATE OR REPLACE FUNCTION job_producer_bound() RETURNS text LANGUAGE plpgsql VOLATILE AS $$
 DECLARE
-    wanted   bigint := greatest(coalesce(nullif(current_setting('fencehold.enqueue_wait_ms', true), '')::bigint, 2000), 1);
-    in_force bigint := extract(epoch FROM current_setting('lock_timeout')::interval) * 1000;
+    c_control CONSTANT text := '[\x01-\x1f\x7f-\x9f]';
+    v_problem text;
 BEGIN
-    RETURN CASE WHEN in_force > 0 AND in_force < wanted THEN in_force ELSE wanted END::text;
-END $$;
-
--- What a producer waited for in vain, and the oldest transaction that may block it: one that has written where it wants to write.
-CREATE OR REPLACE FUNCTION job_held_up(p_namespace text, p_queues text[], p_priorities smallint[], p_keys text[]) RETURNS text
-LANGUAGE plpgsql SECURITY DEFINER SET search_path FROM CURRENT AS $$
-DECLARE
-    v_queue text;
-    v_what  text;
-    v_table regclass := 'job_body';
-    v_by    text;
-BEGIN
-    SELECT n.name INTO v_queue FROM unnest(p_queues, p_priorities) AS n(name, priority)
-        WHERE NOT EXISTS (SELECT FROM job_queue q JOIN job_lane l ON l.queue = q.number
-            WHERE q.namespace = p_namespace AND q.name = n.name AND l.priority = n.priority)
-        ORDER BY n.name LIMIT 1;
-    IF v_queue IS NOT NULL THEN
-        v_what := format('queue %s is used for the first time, or at a new priority,', v_queue);
-        v_table := 'job_lane';
-    ELSIF cardinality(p_keys) = 1 THEN
-        v_what := format('the unique key %s is used', p_keys[1]);
-        v_table := 'job_unique';
-    ELSIF cardinality(p_keys) > 1 THEN
-        v_what := format('one of the unique keys %s is used', array_to_string(p_keys[1:8], ', '));
-        v_table := 'job_unique';
+    IF coalesce(p_name, '') = '' THEN
+        v_problem := 'must not be empty';
+    ELSIF octet_length(p_name) > p_most THEN
+        v_problem := format('has %s bytes; the limit is %s', octet_length(p_name), p_most);
+    ELSIF p_name ~ c_control THEN
+        v_problem := format('has a control character at byte %s', octet_length(regexp_replace(p_name, c_control || '.*$', '')));
     ELSE
-        v_what := 'the id of a job is used';
+        RETURN;
     END IF;
-    SELECT format('backend %s', l.pid) || coalesce(format(', open for %s ms',
-            floor(extract(epoch FROM clock_timestamp() - a.xact_start) * 1000)), '') INTO v_by
-        FROM pg_locks l LEFT JOIN pg_stat_activity a ON a.pid = l.pid
-        WHERE l.locktype = 'relation' AND l.relation = v_table AND l.mode = 'RowExclusiveLock' AND l.granted
-            AND l.database = (SELECT oid FROM pg_database WHERE datname = current_database()) AND l.pid <> pg_backend_pid()
-        ORDER BY a.xact_start NULLS LAST, l.pid LIMIT 1;
-    RETURN format('%s by a transaction that has not ended (%s)', v_what, coalesce(v_by, 'it has ended since'));
-END $$;
-
--- Enqueues a job, and returns its id; of one with the same unique key, the first one's. `run_at` delays it. The identity of a request is
--- its queue, kind and payload. Every wait has a bound (`job_producer_bound`).
-CREATE OR REPLACE FUNCTION enqueue_job(
-    queue text, kind text, payload jsonb, priority integer DEFAULT 0, run_at timestamptz DEFAULT NULL,
-    unique_key text DEFAULT NULL, unique_window interval DEFAULT '1 day', labels jsonb DEFAULT NULL,
-    namespace text DEFAULT 'default', id uuid DEFAULT NULL
-) RETURNS uuid
-LANGUAGE plpgsql SECURITY DEFINER SET search_path FROM CURRENT AS $$
-#variable_conflict use_column
-DECLARE
-    v_id     uuid := coalesce(enqueue_job.id, job_new_id());
-    v_digest uuid;
-    v_key    uuid;
-    v_text   text := enqueue_job.payload::text;
-    v_first  record;
-    v_pairs  jsonb;
-    v_made   bigint;
-    v_waits  boolean;
-    v_differs text;
-    v_full   text;
-    v_bound  CONSTANT text := job_producer_bound();
-    v_before CONSTANT text := current_setting('lock_timeout');
-BEGIN
-    PERFORM job_check_name('queue', enqueue_job.queue, 128), job_check_name('kind', enqueue_job.kind, 128),
-        job_check_name('namespace', enqueue_job.namespace, 64);
-    IF enqueue_job.queue LIKE 'fencehold/%' THEN
-        RAISE EXCEPTION USING errcode = '22023', message = format('queue %s is reserved: names that start with fencehold/ are', enqueue_job.queue);
-    END IF;
-    IF v_text IS NULL OR octet_length(v_text) > 1048576 THEN
-        RAISE EXCEPTION USING errcode = '22023', message = format('payload takes JSON of up to 1048576 bytes, and this has %s',
-            coalesce(octet_length(v_text), 0));
-    END IF;
-    PERFORM json_check_depth('payload', v_text);
-    IF enqueue_job.labels IS NOT NULL THEN
-        IF jsonb_typeof(enqueue_job.labels) <> 'object'
-            OR EXISTS (SELECT FROM jsonb_each(enqueue_job.labels) AS l WHERE jsonb_typeof(l.value) <> 'string'
-                OR octet_length(l.key) NOT BETWEEN 1 AND 64 OR octet_length(l.value #>> '{}') > 256)
-            OR (SELECT count(*) FROM jsonb_object_keys(enqueue_job.labels)) > 16 THEN
-            RAISE EXCEPTION USING errcode = '22023',
-                message = 'labels take an object of up to 16 texts: names of up to 64 bytes, values of up to 256';
-        END IF;
-        SELECT jsonb_agg(jsonb_build_array(l.key, l.value) ORDER BY l.key) INTO v_pairs FROM jsonb_each(enqueue_job.labels) AS l;
-    END IF;
-    IF enqueue_job.unique_key IS NOT NULL THEN
-        PERFORM job_check_name('unique key', enqueue_job.unique_key, 512);
-        -- As the library has it: the first half of the SHA-256.
-        v_key := encode(substr(sha256(convert_to('job:' || enqueue_job.unique_key, 'UTF8')), 1, 16), 'hex')::uuid;
-        v_digest := encode(substr(sha256(convert_to(v_text, 'UTF8')), 1, 16), 'hex')::uuid;
-    END IF;
-    FOR attempt IN 1 .. 3 LOOP
-        -- What others are about to make is waited for until a bound. Where that cannot be, nothing has to be caught.
-        v_waits := v_key IS NOT NULL OR enqueue_job.id IS NOT NULL OR NOT EXISTS (
-            SELECT FROM job_queue q JOIN job_lane l ON l.queue = q.number
-            WHERE q.namespace = enqueue_job.namespace AND q.name = enqueue_job.queue AND l.priority = enqueue_job.priority);
-        IF v_waits THEN
-            BEGIN
-                PERFORM set_config('lock_timeout', v_bound, true);
-                SELECT e INTO v_made FROM job_enqueue_batch(enqueue_job.namespace, array[v_id], array[enqueue_job.queue],
-                    array[enqueue_job.priority::smallint], array[enqueue_job.kind], array[v_text], array[NULL::jsonb],
-                    array[nullif(jsonb_strip_nulls(jsonb_build_object('labels', v_pairs, 'unique', enqueue_job.unique_key)), '{}')],
-                    array[floor(extract(epoch FROM enqueue_job.run_at) * 1000)::bigint], array[NULL::bigint], array[false],
-                    CASE WHEN v_key IS NULL THEN NULL ELSE array[v_key] END, array[v_digest],
-                    array[floor(extract(epoch FROM enqueue_job.unique_window) * 1000)::bigint]) AS e;
-                PERFORM set_config('lock_timeout', v_before, true);
-            EXCEPTION
-                WHEN lock_not_available OR deadlock_detected THEN
-                    RAISE EXCEPTION USING errcode = SQLSTATE,
-                        message = job_held_up(enqueue_job.namespace, array[enqueue_job.queue], array[enqueue_job.priority::smallint],
-                            CASE WHEN enqueue_job.unique_key IS NULL THEN NULL ELSE array[enqueue_job.unique_key] END),
-                        hint = 'Roll back, and try again when that transaction has ended. fencehold.enqueue_wait_ms says how long to wait for it.';
-            END;
-        ELSE
-            SELECT e INTO v_made FROM job_enqueue_batch(enqueue_job.namespace, array[v_id], array[enqueue_job.queue],
-                array[enqueue_job.priority::smallint], array[enqueue_job.kind], array[v_text], array[NULL::jsonb],
-                array[nullif(jsonb_strip_nulls(jsonb_build_object('labels', v_pairs, 'unique', enqueue_job.unique_key)), '{}')],
-                array[floor(extract(epoch FROM enqueue_job.run_at) * 1000)::bigint], array[NULL::bigint], array[false],
-                CASE WHEN v_key IS NULL THEN NULL ELSE array[v_key] END, array[v_digest],
-                array[floor(extract(epoch FROM enqueue_job.unique_window) * 1000)::bigint]) AS e;
-        END IF;
-        IF v_made IS NOT NULL THEN
-            IF current_setting('transaction_isolation') = 'serializable' THEN
-                -- What is ready is not looked at: others add to it, and each would fail the other.
-                PERFORM tell('line/' || f.hash) FROM (
-                    SELECT w.hash FROM job_waiter w
-                    WHERE w.namespace = enqueue_job.namespace AND w.queue = enqueue_job.queue
-                        AND w.beat > clock_timestamp() - interval '5 seconds' AND w.until_ms > now_ms()
-                    ORDER BY w.since_ms, w.place LIMIT 8) f;
-            ELSE
-                PERFORM job_stir(enqueue_job.namespace, array[enqueue_job.queue]);
-            END IF;
-            RETURN v_id;
-        END IF;
-        IF EXISTS (SELECT FROM job_body b WHERE b.id = v_id) THEN
-            v_differs := job_differs(v_id, enqueue_job.namespace, enqueue_job.queue, enqueue_job.kind, v_text);
-            IF v_differs IS NULL THEN
-                RETURN v_id;
-            END IF;
-            RAISE EXCEPTION USING errcode = '23505', message = format('the id is taken by job %s, which has another %s', v_id, v_differs);
-        END IF;
-        IF EXISTS (SELECT FROM job_queue q WHERE q.namespace = enqueue_job.namespace AND q.name = enqueue_job.queue AND q.mode = 2) THEN
-            RAISE EXCEPTION USING errcode = 'FH004',
-                message = format('queue %s is being drained and takes no new jobs', enqueue_job.queue), hint = '`queue resume` opens it again.';
-        END IF;
-        -- Another job has the key: for its window, and until it has ended.
-        SELECT u.* INTO v_first FROM job_unique u WHERE u.namespace = enqueue_job.namespace AND u.key = v_key FOR UPDATE;
-        IF found THEN
-            IF v_first.until_ms > now_ms() OR NOT job_is_over(v_first.job) THEN
-                v_differs := job_differs(v_first.job, enqueue_job.namespace, enqueue_job.queue, enqueue_job.kind, v_text);
-                IF v_differs IS NOT NULL THEN
-                    RAISE EXCEPTION USING errcode = '23505',
-                        message = format('the unique key is taken by job %s, which has another %s', v_first.job, v_differs);
-                END IF;
-                RETURN v_first.job;
-            END IF;
-            DELETE FROM job_unique u WHERE u.namespace = enqueue_job.namespace AND u.key = v_key;
-        END IF;
-        v_full := namespace_full(enqueue_job.namespace, array[enqueue_job.queue], 1, octet_length(v_text));
-        IF v_full IS NOT NULL THEN
-            RAISE EXCEPTION USING errcode = 'FH006', message = v_full;
-        END IF;
-    END LOOP;
-    RAISE EXCEPTION USING errcode = '40001', message = 'others enqueue the same job again and again; try the transaction again';
+    RAISE EXCEPTION USING errcode = '22023', constraint = '22023', message = format('%s %s', p_what, v_problem);
 END $$;
 
 -- Refuses all calls once another server has taken over, until the first call of a store has noticed that and lifted all tokens: what was
@@ -193,7 +29,7 @@ CREATE OR REPLACE FUNCTION job_before_failover(p_job uuid, p_shown bigint) RETUR
 LANGUAGE plpgsql SECURITY DEFINER SET search_path FROM CURRENT AS $$
 BEGIN
     IF (SELECT timeline <> serving_timeline() FROM store_state) THEN
-        RAISE EXCEPTION USING errcode = 'FH001',
+        RAISE EXCEPTION USING errcode = 'FH001', constraint = 'FH001',
             message = format('job %s: token %s is stale; another server has taken over since', p_job, p_shown),
             hint = 'Roll back: the job is given to somebody anew.';
     END IF;
@@ -202,7 +38,7 @@ END $$;
 CREATE OR REPLACE FUNCTION job_stale(p_job uuid, p_shown bigint, p_newest bigint) RETURNS void
 LANGUAGE plpgsql SECURITY DEFINER SET search_path FROM CURRENT AS $$
 BEGIN
-    RAISE EXCEPTION USING errcode = 'FH001',
+    RAISE EXCEPTION USING errcode = 'FH001', constraint = 'FH001',
         message = format('job %s: token %s is stale; the newest is %s', p_job, p_shown, p_newest),
         hint = 'Roll back: the job went on without this attempt.';
 END $$;
@@ -224,11 +60,11 @@ BEGIN
     PERFORM job_before_failover(fence_job.job_id, fence_job.token);
     SELECT * INTO v_body FROM job_body b WHERE b.id = fence_job.job_id;
     IF NOT found THEN
-        RAISE EXCEPTION USING errcode = 'FH002', message = format('job %s: there is no such job', fence_job.job_id),
+        RAISE EXCEPTION USING errcode = 'FH002', constraint = 'FH002', message = format('job %s: there is no such job', fence_job.job_id),
             hint = 'Roll back. It never was, or it was deleted, or pruned after its time.';
     END IF;
     IF fence_job.token > job_newest() THEN
-        RAISE EXCEPTION USING errcode = 'FH003',
+        RAISE EXCEPTION USING errcode = 'FH003', constraint = 'FH003',
             message = format('job %s: token %s was never given here; the newest is %s', fence_job.job_id, fence_job.token, job_newest()),
             hint = 'Roll back. The store was rewound, or this token is another store''s: see `fencehold store advance`.';
     END IF;
@@ -256,7 +92,7 @@ BEGIN
         v_last := v_past.trail->'attempts'->-1;
         EXIT WHEN coalesce(v_settled.state, 6) = 6 AND (v_last->>'token')::bigint = fence_job.token
             AND v_last->>'how' IN ('crashed', 'timed_out', 'yielded');
-        RAISE EXCEPTION USING errcode = 'FH002',
+        RAISE EXCEPTION USING errcode = 'FH002', constraint = 'FH002',
             message = format('job %s: the attempt under token %s is over', fence_job.job_id, fence_job.token),
             hint = 'Roll back: what it had to say of its job has been said, or somebody ended it.';
     END LOOP;
@@ -288,7 +124,7 @@ BEGIN
     SELECT q.namespace INTO v_namespace FROM job_body b JOIN job_lane l ON l.lane = b.lane JOIN job_queue q ON q.number = l.queue
         WHERE b.id = p_job;
     IF octet_length(p_result) > 1048576 THEN
-        RAISE EXCEPTION USING errcode = '22023', message = 'result takes JSON of up to 1048576 bytes';
+        RAISE EXCEPTION USING errcode = '22023', constraint = '22023', message = 'result takes JSON of up to 1048576 bytes';
     END IF;
     PERFORM json_check_depth('result', p_result);
     PERFORM job_before_failover(p_job, p_token);
@@ -301,16 +137,16 @@ BEGIN
         IF json_same(v_settled.result, p_result) THEN
             RETURN;
         END IF;
-        RAISE EXCEPTION USING errcode = '23505',
+        RAISE EXCEPTION USING errcode = '23505', constraint = '23505',
             message = format('job %s: it was completed under token %s with another result', p_job, p_token),
             hint = 'The first result stands. Read it, or roll back.';
     END IF;
     PERFORM fence_job(p_job, p_token);
     SELECT * INTO v_run FROM job_running r WHERE r.id = p_job;
     IF v_run.id IS NOT NULL AND v_run.hash <> p_hash THEN
-        RAISE EXCEPTION USING errcode = 'FH002', message = format('job %s: the hold id is not the one that token %s was given to', p_job, p_token);
+        RAISE EXCEPTION USING errcode = 'FH002', constraint = 'FH002', message = format('job %s: the hold id is not the one that token %s was given to', p_job, p_token);
     END IF;
-    RAISE EXCEPTION USING errcode = 'FH002',
+    RAISE EXCEPTION USING errcode = 'FH002', constraint = 'FH002',
         message = format('job %s: the claim under token %s has run out, or its end concerns other jobs', p_job, p_token),
         hint = 'Commit the work, and report the completion outside: it is accepted late while nobody else has had the job.';
 END $$;
@@ -340,7 +176,7 @@ BEGIN
         WHERE b.id = p_job AND p.trail->'attempts'->-1->'hash' = (
             SELECT jsonb_agg(get_byte(uuid_send(p_hash), i) ORDER BY i) FROM generate_series(0, 15) AS i)))
     THEN
-        RAISE EXCEPTION USING errcode = 'FH002',
+        RAISE EXCEPTION USING errcode = 'FH002', constraint = 'FH002',
             message = format('job %s: the hold id is not the one that token %s was given to', p_job, p_token), hint = 'Roll back.';
     END IF;
     SELECT e.effect INTO v_found FROM job_effect e JOIN job_body b ON b.arrival = e.arrival
@@ -349,12 +185,12 @@ BEGIN
         RETURN (v_found->>'value')::jsonb;
     END IF;
     IF v_run.id IS NULL OR job_deadline(v_run, now_ms()) <= now_ms() THEN
-        RAISE EXCEPTION USING errcode = 'FH002',
+        RAISE EXCEPTION USING errcode = 'FH002', constraint = 'FH002',
             message = format('job %s: the claim under token %s has run out, and begins no new effect', p_job, p_token),
             hint = 'Roll back: the job is given to somebody anew.';
     END IF;
     IF v_found->'state'->>'intended' = 'ask' AND (v_found->>'token')::bigint <> p_token THEN
-        RAISE EXCEPTION USING errcode = 'FH005',
+        RAISE EXCEPTION USING errcode = 'FH005', constraint = 'FH005',
             message = format('job %s: nobody knows whether the effect %s happened: the attempt under token %s announced it, and said no more',
                 p_job, p_effect, v_found->>'token'),
             hint = 'Roll back, and have a person look: see `fencehold effect resolve`.';
@@ -384,13 +220,13 @@ DECLARE
 BEGIN
     PERFORM job_check_name('effect', p_effect, 128);
     IF p_value IS NULL OR octet_length(p_value::text) > 65536 THEN
-        RAISE EXCEPTION USING errcode = '22023', message = 'value of the effect takes JSON of up to 65536 bytes';
+        RAISE EXCEPTION USING errcode = '22023', constraint = '22023', message = 'value of the effect takes JSON of up to 65536 bytes';
     END IF;
     PERFORM json_check_depth('value of the effect', p_value::text);
     PERFORM fence_job(p_job, p_token);
     SELECT * INTO v_run FROM job_running r WHERE r.id = p_job;
     IF v_run.hash IS DISTINCT FROM p_hash THEN
-        RAISE EXCEPTION USING errcode = 'FH002',
+        RAISE EXCEPTION USING errcode = 'FH002', constraint = 'FH002',
             message = format('job %s: no claim under token %s is live for this hold id', p_job, p_token), hint = 'Roll back.';
     END IF;
     -- Effects of one job are recorded one after the other.

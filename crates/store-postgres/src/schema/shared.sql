@@ -111,6 +111,69 @@ BEGIN
         v_left := replace(v_left, '[]', '');
     END LOOP;
     IF v_left <> '' THEN
-        RAISE EXCEPTION USING errcode = '22023', message = format('%s is nested more than %s levels deep', p_what, c_depth_max);
+        RAISE EXCEPTION USING errcode = '22023', constraint = '22023', message = format('%s is nested more than %s levels deep', p_what, c_depth_max);
     END IF;
+END $$;
+
+-- What people write as JSON is read strictly, as the library reads it: no unknown field, none twice, and each of its type.
+CREATE OR REPLACE FUNCTION json_check_object(p_what text, p_json json) RETURNS void
+LANGUAGE plpgsql IMMUTABLE SET search_path FROM CURRENT AS $$
+BEGIN
+    IF json_typeof(p_json) IS DISTINCT FROM 'object' THEN
+        RAISE EXCEPTION USING errcode = '22023', constraint = '22023', message = format('%s is %s, and not an object', p_what, coalesce(json_typeof(p_json), 'missing'));
+    END IF;
+END $$;
+
+CREATE OR REPLACE FUNCTION json_seen(p_seen text[], p_name text) RETURNS text[]
+LANGUAGE plpgsql IMMUTABLE SET search_path FROM CURRENT AS $$
+BEGIN
+    IF p_name = ANY (p_seen) THEN
+        RAISE EXCEPTION USING errcode = '22023', constraint = '22023', message = format('the field %s is there twice', to_json(p_name));
+    END IF;
+    RETURN p_seen || p_name;
+END $$;
+
+CREATE OR REPLACE FUNCTION json_unknown(p_name text, p_known text[]) RETURNS void
+LANGUAGE plpgsql IMMUTABLE SET search_path FROM CURRENT AS $$
+BEGIN
+    RAISE EXCEPTION USING errcode = '22023', constraint = '22023',
+        message = format('the field %s is not known; known are %s', to_json(p_name), array_to_string(p_known, ', '));
+END $$;
+
+CREATE OR REPLACE FUNCTION json_string(p_name text, p_value json) RETURNS text
+LANGUAGE plpgsql IMMUTABLE SET search_path FROM CURRENT AS $$
+BEGIN
+    IF json_typeof(p_value) IS DISTINCT FROM 'string' THEN
+        RAISE EXCEPTION USING errcode = '22023', constraint = '22023', message = format('%s is %s, and not a text', p_name, coalesce(json_typeof(p_value), 'missing'));
+    END IF;
+    RETURN p_value #>> '{}';
+END $$;
+
+CREATE OR REPLACE FUNCTION json_whole(p_name text, p_value json, p_least numeric, p_most numeric) RETURNS numeric
+LANGUAGE plpgsql IMMUTABLE SET search_path FROM CURRENT AS $$
+BEGIN
+    IF p_value::text ~ '^(0|-?[1-9][0-9]{0,19})$' THEN
+        IF p_value::text::numeric BETWEEN p_least AND p_most THEN
+            RETURN p_value::text::numeric;
+        END IF;
+    END IF;
+    RAISE EXCEPTION USING errcode = '22023', constraint = '22023',
+        message = format('%s takes a whole number from %s to %s, not %s', p_name, p_least, p_most, coalesce(left(p_value::text, 64), 'nothing'));
+END $$;
+
+-- A duration as people read it, without rounding.
+CREATE OR REPLACE FUNCTION shown_ms(p_ms bigint) RETURNS text
+LANGUAGE plpgsql IMMUTABLE SET search_path FROM CURRENT AS $$
+DECLARE
+    v_left bigint := p_ms;
+    v_text text := '';
+    v_unit record;
+BEGIN
+    FOR v_unit IN SELECT * FROM (VALUES ('d', 86400000), ('h', 3600000), ('m', 60000), ('s', 1000), ('ms', 1)) AS u(name, ms) LOOP
+        IF v_left >= v_unit.ms THEN
+            v_text := v_text || v_left / v_unit.ms || v_unit.name;
+            v_left := v_left % v_unit.ms;
+        END IF;
+    END LOOP;
+    RETURN CASE WHEN p_ms = 0 THEN '0s' ELSE v_text END;
 END $$;

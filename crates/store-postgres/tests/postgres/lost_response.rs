@@ -183,7 +183,7 @@ fn a_grant_whose_answer_was_lost_is_given_back_once_its_caller_has_gone() {
     // The timeout is over: it is not sent again.
     let call = call().with_timeout_ms(0);
     let acquiring = UnreadCall::send(store.acquire(&call, request));
-    until("lost", || wire.has_lost());
+    until("lost", || admin.value("SELECT 1") == "1" && wire.has_lost());
     drop(acquiring);
     let ending = format!("SELECT coalesce(max(outcome), 'held') FROM {schema}.lease_endings");
     until("given back", || admin.value(&ending) == "abandoned");
@@ -198,7 +198,7 @@ fn jobs_whose_claim_was_lost_go_back_once_its_caller_has_gone() {
     wire.lose("job_claim");
     let call = call().with_timeout_ms(0);
     let claiming = UnreadCall::send(store.jobs().unwrap().claim(&call, request));
-    until("lost", || wire.has_lost());
+    until("lost", || admin.value("SELECT 1") == "1" && wire.has_lost());
     drop(claiming);
     let state = format!("SELECT concat(state, ' ', attempt_count) FROM {schema}.jobs");
     until("given back", || admin.value(&state) == "queued 1");

@@ -11,6 +11,7 @@ mod completed_jobs_drop;
 mod concurrent_marks;
 mod contention;
 mod counts;
+mod enqueue_documents;
 mod event_order;
 mod every_race;
 mod expired_claims;

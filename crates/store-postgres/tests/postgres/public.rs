@@ -40,7 +40,7 @@ const VIEWS: [(&str, &str); 6] = [
     ),
 ];
 
-const FUNCTIONS: [(&str, &str, &str); 12] = [
+const FUNCTIONS: [(&str, &str, &str); 13] = [
     ("complete_job", "job_id uuid, hold_id text, token bigint, result jsonb DEFAULT NULL::jsonb", "void"),
     (
         "enqueue_job",
@@ -48,6 +48,11 @@ const FUNCTIONS: [(&str, &str, &str); 12] = [
          zone, unique_key text DEFAULT NULL::text, unique_window interval DEFAULT '1 day'::interval, labels jsonb DEFAULT NULL::jsonb, \
          namespace text DEFAULT 'default'::text, id uuid DEFAULT NULL::uuid",
         "uuid",
+    ),
+    (
+        "enqueue_jobs",
+        "jobs json, namespace text DEFAULT 'default'::text",
+        "TABLE(job_id uuid, existed boolean)",
     ),
     ("fence", "key text, token bigint, namespace text DEFAULT 'default'::text", "void"),
     ("fence_job", "job_id uuid, token bigint", "void"),

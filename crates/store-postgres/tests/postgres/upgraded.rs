@@ -111,7 +111,15 @@ fn a_schema_of_an_earlier_version_gets_what_is_new() {
         ));
     }
     let names = block_on(open(&old).migrate(&call())).unwrap();
-    assert_eq!(names, ["events are counted", "tasks below a task", "contention is recorded"]);
+    assert_eq!(
+        names,
+        [
+            "events are counted",
+            "tasks below a task",
+            "contention is recorded",
+            "jobs are enqueued by documents"
+        ]
+    );
     assert_same(&old, &new);
     // What was before is not counted, and that is said.
     let stats = |schema: &str| {

@@ -21,7 +21,7 @@ use std::sync::Arc;
 use std::sync::atomic::AtomicBool;
 use std::time::Duration;
 
-use fencehold::{Drained, Error, RunningWorker, Worker, WorkerEvent};
+use fencehold::{Drained, Error, RunningWorker, Worker, WorkerEvent, blocking};
 use fencehold_core::limits::{DELAY_MS_MAX, TTL_MS_MIN};
 use fencehold_core::{Owner, ttl};
 use rustix::fs::{Access, access};
@@ -206,7 +206,7 @@ impl Args {
                 WorkerEvent::CircuitBreakerChanged(stats) => told.show_breaker(stats),
                 _ => {}
             })
-            .handle_any_blocking(move |job, payload: Box<RawValue>| handler.handle(&job, payload.get()));
+            .handle_any_blocking(move |job: blocking::Job, payload: Box<RawValue>| handler.handle(&job, payload.get()));
         let drained = match worker.start() {
             Ok(running) => until_stopped(running, drain_ms, &lines, signals).await,
             Err(error) => Err(error),

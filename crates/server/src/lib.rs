@@ -15,6 +15,7 @@
 pub mod access;
 pub mod audit;
 pub mod config;
+mod dashboard;
 pub mod event_log;
 mod http;
 pub mod limit;
@@ -83,6 +84,7 @@ pub(crate) struct ServerInner {
     pub(crate) refusals: access::RefusalLog,
     pub(crate) readiness: http::Readiness,
     pub(crate) cancelled: observe::Cancelled,
+    pub(crate) dashboard: dashboard::Dashboard,
 }
 
 /// What a server is like, beyond its store and who may use it.
@@ -101,6 +103,8 @@ pub struct ServerOptions {
     pub allowed_hosts: Vec<String>,
     /// Where events are logged; `None`: nowhere. [`event_log::EventLog::open`] opens it.
     pub event_log: Option<EventLogOptions>,
+    /// Whether it has a dashboard for browsers.
+    pub dashboard: bool,
 }
 
 impl Default for ServerOptions {
@@ -112,6 +116,7 @@ impl Default for ServerOptions {
             traces: None,
             allowed_hosts: Vec::new(),
             event_log: None,
+            dashboard: true,
         }
     }
 }
@@ -146,6 +151,7 @@ impl Server {
             refusals: access::RefusalLog::default(),
             readiness: http::Readiness::default(),
             cancelled: observe::Cancelled::default(),
+            dashboard: dashboard::Dashboard::new(options.dashboard),
         }))
     }
 

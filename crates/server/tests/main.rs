@@ -4,6 +4,7 @@
 mod api;
 mod clocked;
 mod conformance;
+mod dashboard;
 mod fuzz;
 #[cfg(feature = "installed")]
 mod generated_clients;

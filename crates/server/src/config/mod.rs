@@ -17,7 +17,9 @@ use toml::{Table, Value};
 
 pub use listen::{ListenAddress, ListenAddresses};
 pub(crate) use settings::ms;
-pub use settings::{EventLogSettings, KEYS, LogFormat, LogSettings, Settings, TlsSettings, TraceSettings};
+pub use settings::{
+    DashboardSettings, EventLogSettings, KEYS, LogFormat, LogSettings, Settings, TlsSettings, TraceSettings,
+};
 
 /// How variables of the environment begin that tell a server something.
 pub const VARIABLE_PREFIX: &str = "FENCEHOLD_SERVE_";

@@ -31,7 +31,8 @@ impl Settings {
             .map(str::to_owned)
             .collect();
         let event_log = self.event_log().map_err(fault)?;
-        Ok(ServerOptions { limits: self.limits.clone(), tls, grace, traces, allowed_hosts, event_log })
+        let (limits, dashboard) = (self.limits.clone(), self.dashboard.enabled);
+        Ok(ServerOptions { limits, tls, grace, traces, allowed_hosts, event_log, dashboard })
     }
 
     /// The event log, if there is to be one.

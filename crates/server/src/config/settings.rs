@@ -38,6 +38,8 @@ pub struct Settings {
     pub traces: TraceSettings,
     /// The event log.
     pub event_log: EventLogSettings,
+    /// The dashboard.
+    pub dashboard: DashboardSettings,
     /// How much of everything.
     pub limits: ServerLimits,
 }
@@ -56,6 +58,7 @@ impl Default for Settings {
             log: LogSettings::default(),
             traces: TraceSettings::default(),
             event_log: EventLogSettings::default(),
+            dashboard: DashboardSettings::default(),
             limits: ServerLimits::default(),
         }
     }
@@ -139,6 +142,21 @@ impl Default for EventLogSettings {
     }
 }
 
+/// The dashboard.
+#[derive(Clone, Copy, Debug, Deserialize)]
+#[serde(deny_unknown_fields, default)]
+#[non_exhaustive]
+pub struct DashboardSettings {
+    /// Whether there is one.
+    pub enabled: bool,
+}
+
+impl Default for DashboardSettings {
+    fn default() -> Self {
+        DashboardSettings { enabled: true }
+    }
+}
+
 fn some_ms<'de, D: Deserializer<'de>>(deserializer: D) -> Result<Option<u64>, D::Error> {
     ms(deserializer).map(Some)
 }
@@ -169,6 +187,7 @@ pub const KEYS: &[(&str, &str)] = &[
     ("event_log.file_age", "1d"),
     ("event_log.keep", "for ever"),
     ("event_log.namespaces", "those that the server knows of"),
+    ("dashboard.enabled", "true"),
     ("limits.connections", "10000"),
     ("limits.header_timeout", "20s"),
     ("limits.body_timeout", "30s"),

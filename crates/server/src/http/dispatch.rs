@@ -35,18 +35,18 @@ const TIMEOUT_MS_MAX: u64 = 60_000;
 const TRACE_HEADER: &str = "traceparent";
 
 /// What a handler works with.
-pub(super) struct RequestContext {
+pub(crate) struct RequestContext {
     pub(super) server: Arc<ServerInner>,
     /// The store, as far as this caller may use it.
-    pub(super) store: AuthorizedStore,
-    pub(super) call: CallContext,
+    pub(crate) store: AuthorizedStore,
+    pub(crate) call: CallContext,
     pub(super) idempotency_key: Option<HeaderValue>,
 }
 
 impl RequestContext {
     /// Of a request that was let in. What is kept of its head is copied: a request that waits would else keep all of what its head
     /// was read into.
-    pub(super) fn new(
+    pub(crate) fn new(
         server: Arc<ServerInner>,
         (caller, namespace): (Caller, Namespace),
         operation: (&'static str, &'static [Scope]),
@@ -97,7 +97,7 @@ fn patience_of(value: &HeaderValue) -> Option<u64> {
 }
 
 /// What comes of an operation.
-pub(super) type HandlerResult<T> = Result<T, Problem>;
+pub(crate) type HandlerResult<T> = Result<T, Problem>;
 
 /// Reads the request of an operation, carries it out and writes the answer. `Err`: the request cannot be read.
 type Answering = dyn Fn(RequestContext, &str) -> HandlerResult<BoxFuture<'static, Response>> + Send + Sync;
@@ -226,7 +226,10 @@ impl Routes {
 }
 
 /// An operation that is a call of the contract.
-async fn call<O: StoreOperation>(asked: RequestContext, request: O::Request) -> HandlerResult<O::Response> {
+pub(crate) async fn call<O: StoreOperation>(
+    asked: RequestContext,
+    request: O::Request,
+) -> HandlerResult<O::Response> {
     let answer = asked.perform(O::ask(request)).await?;
     O::answer(answer).ok_or_else(|| unexpected_response().into())
 }
@@ -255,11 +258,25 @@ fn fields_of(path: &RawPathParams, query: Option<&str>) -> String {
 
 /// The body of a request that is in it, with its share of the memory for bodies.
 async fn body_of(server: &ServerInner, headers: &HeaderMap, body: Body) -> HandlerResult<BodyBytes> {
-    let kind = headers.get(header::CONTENT_TYPE).and_then(|kind| kind.to_str().ok());
-    let kind = kind.and_then(|kind| kind.split(';').next()).map(str::trim);
-    if !kind.is_some_and(|kind| kind.eq_ignore_ascii_case("application/json")) {
+    if !has_content_type(headers, "application/json") {
         return Err(Problem::new(ErrorKind::NotJson, "send the body as content-type: application/json"));
     }
+    read_body(server, headers, body).await
+}
+
+/// Whether the body of a request is said to be of this type.
+pub(crate) fn has_content_type(headers: &HeaderMap, expected: &str) -> bool {
+    let kind = headers.get(header::CONTENT_TYPE).and_then(|kind| kind.to_str().ok());
+    let kind = kind.and_then(|kind| kind.split(';').next()).map(str::trim);
+    kind.is_some_and(|kind| kind.eq_ignore_ascii_case(expected))
+}
+
+/// A body, within the limits of the server.
+pub(crate) async fn read_body(
+    server: &ServerInner,
+    headers: &HeaderMap,
+    body: Body,
+) -> HandlerResult<BodyBytes> {
     let taken = server.gate.bodies.take(headers, body).await;
     taken.map_err(|bad_body| match bad_body {
         BadBody::TooLarge { limit } => {
@@ -292,7 +309,7 @@ fn json(status: StatusCode, kind: &'static str, written: serde_json::Result<Vec<
 
 /// A problem without the paths of this machine that a store named in it: they stand in the log instead. `None`: it names
 /// none.
-pub(super) fn without_paths(problem: &Problem) -> Option<Problem> {
+pub(crate) fn without_paths(problem: &Problem) -> Option<Problem> {
     if !matches!(problem.kind, ErrorKind::Unavailable | ErrorKind::OutcomeUnknown | ErrorKind::Unusable) {
         return None;
     }
@@ -341,7 +358,7 @@ fn hide_paths(text: &str) -> String {
 }
 
 /// A problem as a whole answer.
-pub(super) fn problem_response(problem: &Problem) -> Response {
+pub(crate) fn problem_response(problem: &Problem) -> Response {
     let status = StatusCode::from_u16(problem.status).unwrap_or(StatusCode::INTERNAL_SERVER_ERROR);
     let shown = without_paths(problem);
     let mut response = json(status, PROBLEM_TYPE, serde_json::to_vec(shown.as_ref().unwrap_or(problem)));

@@ -24,7 +24,7 @@ impl RequestContext {
     }
 }
 
-pub(super) async fn enqueue(
+pub(crate) async fn enqueue(
     asked: RequestContext,
     request: EnqueueJobBatchRequest,
 ) -> HandlerResult<EnqueueJobBatchResponse> {
@@ -82,7 +82,7 @@ fn idempotency_key(asked: &RequestContext) -> HandlerResult<Option<String>> {
     }
 }
 
-pub(super) async fn begin(
+pub(crate) async fn begin(
     asked: RequestContext,
     mut request: BeginOperationRequest,
 ) -> HandlerResult<BegunOperation> {
@@ -95,7 +95,7 @@ pub(super) async fn begin(
     Ok(jobs_of(&asked.store)?.begin_operation(&asked.call, request).await??)
 }
 
-pub(super) async fn get(asked: RequestContext, request: GetJobRequest) -> HandlerResult<JobDetail> {
+pub(crate) async fn get(asked: RequestContext, request: GetJobRequest) -> HandlerResult<JobDetail> {
     let (id, jobs) = (request.job_id, jobs_of(&asked.store)?);
     let detail = match request.wait_ms {
         None => jobs.get_job(&asked.call, id).await?,
@@ -110,7 +110,7 @@ pub(super) async fn get(asked: RequestContext, request: GetJobRequest) -> Handle
     })
 }
 
-pub(super) async fn get_queue(asked: RequestContext, request: GetQueueRequest) -> HandlerResult<QueueView> {
+pub(crate) async fn get_queue(asked: RequestContext, request: GetQueueRequest) -> HandlerResult<QueueView> {
     let queues = jobs_of(&asked.store)?.list_queues(&asked.call).await?;
     // A queue exists only while it is used: one that has nothing is open and empty.
     Ok(queues.into_iter().find(|view| view.name == request.queue).unwrap_or(QueueView {
@@ -121,7 +121,7 @@ pub(super) async fn get_queue(asked: RequestContext, request: GetQueueRequest) -
     }))
 }
 
-pub(super) async fn delete_queue(asked: RequestContext, request: QueueRequest) -> HandlerResult<Empty> {
+pub(crate) async fn delete_queue(asked: RequestContext, request: QueueRequest) -> HandlerResult<Empty> {
     let QueueRequest { queue, by } = request;
     if jobs_of(&asked.store)?.delete_queue(&asked.call, queue.clone(), by).await? {
         return Ok(Empty {});
@@ -130,7 +130,7 @@ pub(super) async fn delete_queue(asked: RequestContext, request: QueueRequest) -
     Err(problem.with(|problem| problem.queue = Some(queue)))
 }
 
-pub(super) async fn get_schedule(
+pub(crate) async fn get_schedule(
     asked: RequestContext,
     request: GetScheduleRequest,
 ) -> HandlerResult<ScheduleView> {
@@ -139,7 +139,7 @@ pub(super) async fn get_schedule(
     found.ok_or_else(|| no_schedule(&request.schedule))
 }
 
-pub(super) async fn delete_schedule(
+pub(crate) async fn delete_schedule(
     asked: RequestContext,
     request: DeleteScheduleRequest,
 ) -> HandlerResult<Empty> {
@@ -154,7 +154,7 @@ fn no_schedule(schedule: &ScheduleName) -> Problem {
     Problem::new(ErrorKind::ScheduleNotFound, format!("there is no schedule {schedule}"))
 }
 
-pub(super) async fn resolve_effect(
+pub(crate) async fn resolve_effect(
     asked: RequestContext,
     request: ResolveEffectRequest,
 ) -> HandlerResult<Empty> {

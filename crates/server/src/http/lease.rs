@@ -11,7 +11,7 @@ use fencehold_core::{Refusal, Token};
 
 use super::dispatch::{HandlerResult, RequestContext};
 
-pub(super) async fn revoke(
+pub(crate) async fn revoke(
     asked: RequestContext,
     request: RevokeLeaseRequest,
 ) -> HandlerResult<RevokedLease> {
@@ -25,7 +25,7 @@ pub(super) async fn revoke(
     revoked.into_iter().next().ok_or_else(none)
 }
 
-pub(super) async fn revoke_batch(
+pub(crate) async fn revoke_batch(
     asked: RequestContext,
     request: RevokeLeaseBatchRequest,
 ) -> HandlerResult<RevokeLeaseBatchResponse> {
@@ -35,7 +35,7 @@ pub(super) async fn revoke_batch(
     Ok(RevokeLeaseBatchResponse { results: revoked.into_iter().map(Ok).collect() })
 }
 
-pub(super) async fn get(asked: RequestContext, request: GetLeaseRequest) -> HandlerResult<LeaseView> {
+pub(crate) async fn get(asked: RequestContext, request: GetLeaseRequest) -> HandlerResult<LeaseView> {
     let key = request.key;
     let view = asked.store.get(&asked.call, key.clone()).await?;
     // A key exists only while it is used: one that nothing is kept of is free.
@@ -43,7 +43,7 @@ pub(super) async fn get(asked: RequestContext, request: GetLeaseRequest) -> Hand
     Ok(view.unwrap_or(LeaseView { key, token, holder: None, waiter_count: 0, endings }))
 }
 
-pub(super) async fn capabilities(asked: RequestContext, _: NoQuery) -> HandlerResult<ServerCapabilities> {
+pub(crate) async fn capabilities(asked: RequestContext, _: NoQuery) -> HandlerResult<ServerCapabilities> {
     let supported = asked.store.capabilities();
     Ok(ServerCapabilities { store: supported.store.to_owned(), supported })
 }

@@ -1,12 +1,12 @@
 //! Routes. An operation that is more than one call of the contract has a handler here; the others follow from the list of operations,
 //! `fencehold_contract::http`.
 
-mod dispatch;
+pub(crate) mod dispatch;
 mod hold_changes;
-mod job;
-mod lease;
+pub(crate) mod job;
+pub(crate) mod lease;
 mod probe;
-mod stream;
+pub(crate) mod stream;
 
 pub(crate) use probe::Readiness;
 
@@ -16,7 +16,7 @@ use axum::Router;
 use axum::routing::get;
 use fencehold_contract::http::{HOLD_CHANGES_PATH, every_call, every_single, op};
 
-use crate::ServerInner;
+use crate::{ServerInner, dashboard};
 use dispatch::Routes;
 
 pub(crate) fn router(server: &Arc<ServerInner>) -> Router {
@@ -48,8 +48,8 @@ pub(crate) fn router(server: &Arc<ServerInner>) -> Router {
     every_call(&mut routes);
     every_single(&mut routes);
     debug_assert_eq!(routes.count(), fencehold_contract::http::ALL.len(), "an operation without a route");
+    let routes = routes.into_router().merge(dashboard::routes(server));
     routes
-        .into_router()
         .route("/v1/events/stream", get(stream::watch))
         .route(HOLD_CHANGES_PATH, get(hold_changes::watch))
         .route("/v1/openapi.json", get(probe::document))

@@ -86,7 +86,7 @@ pub(super) async fn watch(
 }
 
 /// Server-sent events, each a text, until there are no more.
-pub(super) fn event_stream(messages: impl Stream<Item = String> + Send + 'static) -> Response {
+pub(crate) fn event_stream(messages: impl Stream<Item = String> + Send + 'static) -> Response {
     let headers = [(header::CONTENT_TYPE, "text/event-stream"), (header::CACHE_CONTROL, "no-store")];
     let messages = messages.map(Ok::<_, std::convert::Infallible>);
     (headers, Body::from_stream(messages)).into_response()

@@ -228,6 +228,11 @@ pub(crate) struct TestToken {
 }
 
 impl TestToken {
+    /// Names this namespace from now on.
+    pub(crate) fn in_namespace(&mut self, namespace: &str) {
+        self.namespace = Some(namespace.to_owned());
+    }
+
     pub(crate) fn headers(&self) -> String {
         let authorization = format!("authorization: Bearer {}\r\n", self.bearer.reveal());
         match &self.namespace {

@@ -1,7 +1,7 @@
 //! Who gets in, what they may do there, and that no caller can take the server from the others: over real sockets.
 #![allow(clippy::disallowed_methods, reason = "real sockets live in real time")]
 
-mod fixture;
+pub(crate) mod fixture;
 mod gated_store;
 mod limits;
 mod matrix;

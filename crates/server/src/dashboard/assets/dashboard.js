@@ -1,0 +1,145 @@
+// Live updates. When something happened, the page asks for itself again and puts the new main part in the place of the old one.
+// Without this script every page works: it shows how things stood when it was made.
+"use strict";
+
+(() => {
+  const REFRESH_EVERY_MS = 1000;
+  const state = document.getElementById("live");
+  let offset = 0;
+  let madeAt = 0;
+  let timer = null;
+  let isAsking = false;
+  let isPending = false;
+  let lastAt = 0;
+
+  const main = () => document.getElementById("main");
+
+  function begin() {
+    const now = Number(main().dataset.now);
+    offset = now > 0 ? now - Date.now() : 0;
+    madeAt = performance.now();
+  }
+
+  function say(name, text) {
+    if (state.dataset.state !== name) {
+      state.dataset.state = name;
+      state.textContent = text;
+    }
+  }
+
+  // What a person types or has opened to act on stays: the page waits until that is over.
+  function isBusy() {
+    const focused = document.activeElement;
+    const types = focused && main().contains(focused) && focused.matches("input, button[name], select, textarea");
+    return types || main().querySelector("details.act[open]") !== null || String(getSelection()) !== "";
+  }
+
+  async function refresh() {
+    timer = null;
+    if (document.hidden || isAsking || isBusy()) {
+      isPending = true;
+      return;
+    }
+    isAsking = true;
+    isPending = false;
+    lastAt = performance.now();
+    try {
+      const response = await fetch(location.href, { headers: { accept: "text/html" }, redirect: "manual" });
+      if (response.type === "opaqueredirect") {
+        location.reload();
+        return;
+      }
+      const fresh = new DOMParser().parseFromString(await response.text(), "text/html").getElementById("main");
+      if (response.ok && fresh && !isBusy()) {
+        swap(fresh);
+      }
+    } catch {
+      say("lost", "not connected: this is how things stood");
+    } finally {
+      isAsking = false;
+    }
+  }
+
+  function swap(fresh) {
+    const old = main();
+    for (const open of old.querySelectorAll("details[open][id]")) {
+      const same = fresh.querySelector("#" + CSS.escape(open.id));
+      if (same) same.open = true;
+    }
+    const scrolls = [...old.querySelectorAll(".scroll, .timeline")].map((element) => element.scrollLeft);
+    const focused = old.contains(document.activeElement) ? document.activeElement.getAttribute("href") : null;
+    old.replaceWith(document.adoptNode(fresh));
+    [...fresh.querySelectorAll(".scroll, .timeline")].forEach((element, nth) => { element.scrollLeft = scrolls[nth] || 0; });
+    if (focused !== null) {
+      [...fresh.querySelectorAll("a")].find((link) => link.getAttribute("href") === focused)?.focus({ preventScroll: true });
+    }
+    begin();
+  }
+
+  function soon() {
+    if (timer === null) {
+      timer = setTimeout(refresh, Math.max(100, REFRESH_EVERY_MS - (performance.now() - lastAt)));
+    }
+  }
+
+  function watch() {
+    const url = main().dataset.live;
+    if (!url) return;
+    const events = new EventSource(url);
+    events.addEventListener("open", () => {
+      say("live", "live");
+      // What happened before the stream began, or while it was gone.
+      soon();
+    });
+    events.addEventListener("changed", soon);
+    events.addEventListener("error", () => {
+      say("lost", "not connected: this is how things stood");
+      if (events.readyState === EventSource.CLOSED) {
+        setTimeout(watch, 5000);
+      }
+    });
+  }
+
+  function relative(at, now) {
+    const ms = Math.abs(now - at);
+    const seconds = Math.floor(ms / 1000);
+    if (ms < 1000) return "now";
+    const amount = seconds < 60 ? seconds + " s"
+      : seconds < 3600 ? Math.floor(seconds / 60) + " min"
+      : seconds < 172800 ? Math.floor(seconds / 3600) + " h"
+      : Math.floor(seconds / 86400) + " d";
+    return at > now ? "in " + amount : amount + " ago";
+  }
+
+  function duration(ms) {
+    const seconds = Math.floor(ms / 1000);
+    if (seconds < 60) return seconds + " s";
+    if (seconds < 3600) return Math.floor(seconds / 60) + " min" + (seconds % 60 ? " " + (seconds % 60) + " s" : "");
+    if (seconds < 86400) {
+      const minutes = Math.floor(seconds / 60) % 60;
+      return Math.floor(seconds / 3600) + " h" + (minutes ? " " + minutes + " min" : "");
+    }
+    const hours = Math.floor(seconds / 3600) % 24;
+    return Math.floor(seconds / 86400) + " d" + (hours ? " " + hours + " h" : "");
+  }
+
+  function write(element, text) {
+    if (element.textContent !== text) element.textContent = text;
+  }
+
+  function tick() {
+    const now = Date.now() + offset;
+    for (const time of document.querySelectorAll("time[datetime]")) {
+      write(time, relative(Date.parse(time.dateTime), now));
+    }
+    const passed = performance.now() - madeAt;
+    for (const left of document.querySelectorAll("[data-left-ms]")) {
+      write(left, duration(Math.max(0, Number(left.dataset.leftMs) - passed)));
+    }
+    if (isPending && !document.hidden && !isBusy()) soon();
+  }
+
+  begin();
+  watch();
+  setInterval(tick, 1000);
+})();

@@ -1,0 +1,7 @@
+//! The dashboard as a browser without JavaScript sees it: pages, forms, log-in, and what it refuses.
+
+mod actions;
+mod browser;
+mod live;
+mod pages;
+mod sessions;

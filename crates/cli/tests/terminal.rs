@@ -305,7 +305,9 @@ fn nothing_is_wider_than_the_terminal() {
         assert_fits(verb, &terminal.expect("end-of-it"));
     }
     for (verb, options, seen) in ENDLESS {
-        let script = format!("trap : INT; fencehold {verb} {options}; echo end-of-it");
+        // The key that interrupts drops what the terminal has not shown yet, and shows itself, unless it is told not to.
+        let script =
+            format!("stty -echo noflsh; trap : INT; fencehold {verb} {options}; echo; echo end-of-it");
         let mut terminal = TestTerminal::new(&dir, &["sh", "-c", &script]);
         let screen = std::thread::scope(|scope| {
             let screen = scope.spawn(|| terminal.expect(seen));

@@ -305,7 +305,7 @@ fn nothing_is_wider_than_the_terminal() {
         assert_fits(verb, &terminal.expect("end-of-it"));
     }
     for (verb, options, seen) in ENDLESS {
-        // The key that interrupts drops what the terminal has not shown yet, and shows itself, unless it is told not to.
+        // The key that interrupts drops what the terminal has not shown yet, and shows itself; here it does neither.
         let script =
             format!("stty -echo noflsh; trap : INT; fencehold {verb} {options}; echo; echo end-of-it");
         let mut terminal = TestTerminal::new(&dir, &["sh", "-c", &script]);

@@ -189,6 +189,7 @@ struct PostgresInner {
     own: CallContext,
     closing: Closing,
     upkeep_started: Cell<bool>,
+    upkeep: maintenance::UpkeepState,
     /// Under which number those who wait through this handle are known to be alive.
     party: Cell<Option<i64>>,
     sighting: Cell<Option<maintenance::ClockReading>>,
@@ -219,6 +220,7 @@ impl PostgresInner {
             own: CallContext::new(Namespace::default()),
             closing,
             upkeep_started: Cell::new(false),
+            upkeep: maintenance::UpkeepState::default(),
             party: Cell::new(None),
             sighting: Cell::default(),
             outdated_by: Cell::new(0),
@@ -243,6 +245,7 @@ impl PostgresInner {
     fn start_upkeep(self: &Rc<Self>) {
         if !self.upkeep_started.replace(true) {
             tokio::task::spawn_local(Rc::clone(self).keep_up());
+            tokio::task::spawn_local(Rc::clone(self).sweep_leases());
             tokio::task::spawn_local(Rc::clone(self).keep_counting());
             tokio::task::spawn_local(Rc::clone(self).keep_adding_contention());
         }

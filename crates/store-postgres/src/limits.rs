@@ -1,5 +1,5 @@
 //! What a namespace may have: limits are set and looked at here. The calls that add something keep to them in the database, and by the
-//! rules where those decide. What a namespace has much of is counted in the background, by one handle at a time.
+//! rules where those decide. What a namespace has much of is counted in the background, by the handle that sweeps leases.
 
 use std::rc::Rc;
 use std::time::Duration;
@@ -59,7 +59,7 @@ impl PostgresInner {
     pub(super) async fn keep_counting(self: Rc<Self>) {
         loop {
             sleep(EVERY).await;
-            if !self.works() || self.begin_nothing_outdated().is_err() {
+            if !self.works() || !self.upkeep.sweeps_leases.get() || self.begin_nothing_outdated().is_err() {
                 continue;
             }
             let counted = self.count_namespaces().await;

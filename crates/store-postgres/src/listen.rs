@@ -29,16 +29,50 @@ const EVERYBODY: &str = "*";
 /// a line break: no name has one.
 const HOLD_CHANGED: &str = "hold";
 
+/// Whether notifications arrive.
+#[derive(Debug, Default, PartialEq, Eq)]
+enum Arrival {
+    /// There is no connection that listens.
+    #[default]
+    Deaf,
+    Untried,
+    /// This one was sent.
+    Probed(String),
+    Known,
+}
+
 /// Who listens for what.
 pub(super) struct Listener {
     ears: RefCell<HashMap<String, Vec<Weak<Notify>>>>,
     started: Cell<bool>,
+    /// Whether notifications are known to arrive.
+    arrival: RefCell<Arrival>,
     hold_changes: Arc<HoldChanges>,
 }
 
 impl Listener {
     pub(super) fn new(hold_changes: Arc<HoldChanges>) -> Self {
-        Listener { ears: RefCell::default(), started: Cell::new(false), hold_changes }
+        Listener {
+            ears: RefCell::default(),
+            started: Cell::new(false),
+            arrival: RefCell::default(),
+            hold_changes,
+        }
+    }
+
+    /// Whether notifications arrive: behind a pooler that lends connections by the transaction, none does.
+    pub(super) fn hears(&self) -> bool {
+        *self.arrival.borrow() == Arrival::Known
+    }
+
+    /// The notification that the handle with this number is to send, once for each listening connection: it shows whether any arrives.
+    pub(super) fn take_probe(&self, handle: i64) -> Option<String> {
+        let mut arrival = self.arrival.borrow_mut();
+        (*arrival == Arrival::Untried).then(|| {
+            let probe = format!("probe/{handle}");
+            *arrival = Arrival::Probed(probe.clone());
+            probe
+        })
     }
 
     /// Makes the connection, unless it is there.
@@ -47,7 +81,9 @@ impl Listener {
             let (listener, pool) = (Rc::downgrade(self), Rc::clone(pool));
             tokio::task::spawn_local(async move {
                 while let Some(listener) = listener.upgrade() {
-                    if let Err(why) = listener.hear(&pool).await {
+                    let heard = listener.hear(&pool).await;
+                    listener.arrival.replace(Arrival::Deaf);
+                    if let Err(why) = heard {
                         tracing::debug!(?why, "the listening connection broke; it is made anew");
                     }
                     // What happened meanwhile was not heard.
@@ -75,8 +111,7 @@ impl Listener {
     async fn hear(self: &Rc<Self>, pool: &Pool) -> Result<(), StatementError> {
         let (client, mut connection) = pool.connect().await?;
         let schema = &pool.target.schema;
-        // One channel for all notifications of a schema.
-        let listen = format!("LISTEN fencehold_{schema}");
+        let listen = format!("LISTEN {}", pool.target.channel());
         let mut listening = Box::pin(client.batch_execute(&listen));
         let mut ready = false;
         loop {
@@ -84,6 +119,7 @@ impl Listener {
                 said = &mut listening, if !ready => {
                     said.map_err(|error| StatementError::of_connecting(&error, schema))?;
                     ready = true;
+                    self.arrival.replace(Arrival::Untried);
                     // What happened before it was listened for.
                     self.wake(EVERYBODY);
                     self.hold_changes.tell_missed();
@@ -102,6 +138,10 @@ impl Listener {
     }
 
     fn wake(&self, topic: &str) {
+        if matches!(&*self.arrival.borrow(), Arrival::Probed(probe) if probe == topic) {
+            self.arrival.replace(Arrival::Known);
+            return;
+        }
         let ears = self.ears.borrow();
         let meant = |(name, _): &(&String, &Vec<Weak<Notify>>)| topic == EVERYBODY || *name == topic;
         for (_, ears) in ears.iter().filter(meant) {

@@ -1,24 +1,34 @@
-//! What a handle does without being asked: notes what has run out, says that it is alive, and watches the clock.
+//! What a handle does without being asked: says that it is alive, watches the clock, and does the background work while it is its turn.
+//!
+//! One call now and then serves all of it (`upkeep` in `schema/maintenance.sql`). The work itself, which notes what has run out, is one
+//! handle's at a time: others ask whether it has become theirs.
 
-use std::cell::RefCell;
+use std::cell::{Cell, RefCell};
 use std::collections::HashMap;
 use std::rc::Rc;
 use std::time::Duration;
 
 use fencehold_contract::StoreError;
 use fencehold_net::sleep;
+use tokio::sync::Notify;
+use tokio_postgres::Row;
 
+use super::listen::TopicListener;
 use super::pool::PoolLane;
 use super::statement::{Call, Parameter};
-use super::value::to_sql;
+use super::value::{Uuid128, from_sql, to_sql};
 use super::{PostgresInner, migrate};
 
 /// P4: what has run out is noted at most a second later.
-const EVERY: Duration = Duration::from_millis(900);
+const SWEEP_EVERY_MS: u64 = 900;
 /// How many rows one sweep takes, so that it never holds up others for long.
 const SWEEP_MAX: i32 = 500;
-/// How often a handle with a waiter says that it is alive, in rounds. It is believed for 15 s.
-const ALIVE_ROUNDS: u32 = 3;
+/// How often a handle with a waiter says that it is alive. It is believed for 15 s.
+const ALIVE_EVERY_MS: u64 = 3_000;
+/// When to call again after a call that failed, or by a user who may only look.
+const AGAIN_AFTER: Duration = Duration::from_millis(900);
+/// How often claims look by themselves where no notification arrives.
+const LOOK_EVERY: Duration = Duration::from_millis(500);
 /// How far the database's clock may be ahead of this machine's boot clock before it is taken to have jumped.
 const JUMP_MS: i64 = 1_000;
 const TIMEOUT_MS: u64 = 5_000;
@@ -51,16 +61,89 @@ pub(super) struct ClockJump {
     ahead_ms: i64,
 }
 
+/// What a handle knows of its upkeep.
+#[derive(Debug, Default)]
+pub(super) struct UpkeepState {
+    /// Its number, once it has one.
+    handle: Cell<Option<i64>>,
+    alive_at_ms: Cell<u64>,
+    swept_at_ms: Cell<u64>,
+    /// Call at once.
+    asked: Notify,
+    /// Whether it is this handle's turn to sweep leases, as it was last answered.
+    pub(super) sweeps_leases: Cell<bool>,
+    /// It is this handle's turn to sweep.
+    leases: Notify,
+    pub(super) jobs: Notify,
+}
+
+impl UpkeepState {
+    /// What this handle does has changed: its next call is due.
+    pub(super) fn ask(&self) {
+        self.asked.notify_one();
+    }
+}
+
+/// What `upkeep` returns.
+struct UpkeepRow {
+    at_ms: i64,
+    handle: i64,
+    version: migrate::SchemaStatus,
+    party: Option<i64>,
+    parts: Vec<String>,
+    next_ms: u64,
+    should_look: Vec<Uuid128>,
+}
+
+impl From<&Row> for UpkeepRow {
+    fn from(row: &Row) -> Self {
+        UpkeepRow {
+            at_ms: row.get(0),
+            handle: row.get(1),
+            version: migrate::SchemaStatus { found: row.get(2), compatible_from: row.get(3) },
+            party: row.get(4),
+            parts: row.get(5),
+            next_ms: from_sql(row.get(6)),
+            should_look: row.get(7),
+        }
+    }
+}
+
+/// Returns when something may have been missed. Without a listener, never.
+async fn heard(listener: Option<&TopicListener>) {
+    match listener {
+        Some(listener) => listener.heard().await,
+        None => std::future::pending().await,
+    }
+}
+
 impl PostgresInner {
     /// For as long as the handle is open.
     pub(super) async fn keep_up(self: Rc<Self>) {
-        for round in 0_u32.. {
-            sleep(EVERY).await;
+        let mut listener: Option<TopicListener> = None;
+        loop {
             let mut call = self.own_call(TIMEOUT_MS);
-            // Up to the sign of life: a waiter of a busy handle must not fall out of line.
+            // A waiter of a busy handle must not fall out of line.
             call.lane = PoolLane::Renewals;
-            let kept_up = call.keep_up_once(round).await;
-            self.maintained("leases", kept_up.as_ref().err()).await;
+            let again = call.keep_up_once().await;
+            self.maintained("leases", again.as_ref().err()).await;
+            if listener.is_none() && self.jobs.are_used() {
+                listener = Some(self.listen("upkeep"));
+            }
+            tokio::select! {
+                () = heard(listener.as_ref()) => {}
+                () = self.upkeep.asked.notified() => {}
+                () = sleep(again.unwrap_or(AGAIN_AFTER)) => {}
+            }
+        }
+    }
+
+    /// Notes which leases have run out whenever it is this handle's turn, for as long as it is open.
+    pub(super) async fn sweep_leases(self: Rc<Self>) {
+        loop {
+            self.upkeep.leases.notified().await;
+            let swept = self.own_call(TIMEOUT_MS).sweep_leases().await;
+            self.maintained("leases", swept.as_ref().err()).await;
         }
     }
 
@@ -138,22 +221,54 @@ impl PostgresInner {
 }
 
 impl Call<'_> {
-    async fn keep_up_once(&mut self, round: u32) -> Result<(), StoreError> {
-        // The clock first: what it has jumped over must not be taken for over. And whether another server has taken over: behind a
-        // pooler there is no new connection for that.
-        let now = "SELECT fencehold.lease_timeline(), fencehold.now_ms(), (SELECT max(version) FROM fencehold.migration),
-                (SELECT max(coalesce(compatible_from, version)) FROM fencehold.migration)";
+    /// Gives when to call again.
+    async fn keep_up_once(&mut self) -> Result<Duration, StoreError> {
+        // The clock first: what it has jumped over must not be taken for over.
         let before_ms = self.clock.now().store_ms;
-        let (_, said_ms, found, compatible_from): (bool, _, _, _) = self.row(now, &[]).await?;
-        self.saw_the_version(migrate::SchemaStatus { found, compatible_from });
         if !self.works() {
-            return Ok(());
+            let sql = "SELECT max(version), max(coalesce(compatible_from, version)) FROM fencehold.migration";
+            let (found, compatible_from) = self.row(sql, &[]).await?;
+            self.saw_the_version(migrate::SchemaStatus { found, compatible_from });
+            return Ok(AGAIN_AFTER);
         }
-        self.saw_the_clock(before_ms, said_ms).await?;
-        if self.party.get().is_some() && round.is_multiple_of(ALIVE_ROUNDS) {
-            self.say_alive().await?;
+        let takes_part_in: &[&str] = if self.jobs.are_used() { &["leases", "jobs"] } else { &["leases"] };
+        let says_alive = before_ms >= self.upkeep.alive_at_ms.get().saturating_add(ALIVE_EVERY_MS);
+        let party = self.party.get().filter(|_| says_alive);
+        let sendings = self.jobs.sendings();
+        let sql = "SELECT * FROM fencehold.upkeep($1, $2, $3, $4)";
+        let row: Row = self
+            .row(sql, &[&self.upkeep.handle.get(), &takes_part_in, &party, &sendings])
+            .await?;
+        let UpkeepRow { at_ms, handle, version, party, parts, next_ms, should_look } = UpkeepRow::from(&row);
+        self.upkeep.handle.set(Some(handle));
+        if party.is_some() {
+            self.upkeep.alive_at_ms.set(before_ms);
+            self.party.set(party);
         }
-        self.lane = PoolLane::Calls;
+        self.saw_the_version(version);
+        self.saw_the_clock(before_ms, at_ms).await?;
+        if let Some(probe) = self.listener.take_probe(handle) {
+            let channel = self.pool.target.channel();
+            self.execute("SELECT pg_notify($1, $2)", &[&channel.as_str(), &probe.as_str()])
+                .await?;
+        }
+        self.jobs.wake(&should_look);
+        self.upkeep.sweeps_leases.set(parts.iter().any(|part| part == "leases"));
+        for part in &parts {
+            match part.as_str() {
+                "leases" if before_ms >= self.upkeep.swept_at_ms.get().saturating_add(SWEEP_EVERY_MS) => {
+                    self.upkeep.swept_at_ms.set(before_ms);
+                    self.upkeep.leases.notify_one();
+                }
+                "leases" => {}
+                _ => self.upkeep.jobs.notify_one(),
+            }
+        }
+        let next = Duration::from_millis(next_ms);
+        Ok(if sendings.is_empty() || self.listener.hears() { next } else { next.min(LOOK_EVERY) })
+    }
+
+    async fn sweep_leases(&mut self) -> Result<(), StoreError> {
         let sweep = "SELECT fencehold.lease_sweep($1, $2)";
         loop {
             // After this moment the clock may have jumped since it was seen: then the next round looks at it first.

@@ -59,10 +59,11 @@ const MIGRATIONS: &[(i32, &str, &str)] = &[
     (33, "tasks below a task", include_str!("schema/0033_tasks_below_a_task.sql")),
     (34, "contention is recorded", include_str!("schema/0034_contention_is_recorded.sql")),
     (35, "jobs are enqueued by documents", include_str!("schema/0035_jobs_are_enqueued_by_documents.sql")),
+    (36, "background work is elected", include_str!("schema/0036_background_work_is_elected.sql")),
 ];
 /// Versions that older programs can use: each with the oldest of them. One that is not named here can be used by no program that is older than
 /// itself.
-const COMPATIBLE: &[(i32, i32)] = &[(31, 30), (32, 30), (33, 30), (34, 30), (35, 30)];
+const COMPATIBLE: &[(i32, i32)] = &[(31, 30), (32, 30), (33, 30), (34, 30), (35, 30), (36, 30)];
 
 /// Where the schema is, and what a program may do about it.
 #[derive(Clone, Debug)]
@@ -75,6 +76,11 @@ pub(super) struct SchemaTarget {
 impl SchemaTarget {
     pub(super) fn new(url: &PostgresUrl) -> Self {
         SchemaTarget { schema: url.schema.clone(), owner: url.owner.clone(), migrate: url.migrate }
+    }
+
+    /// The channel of all notifications of this schema.
+    pub(super) fn channel(&self) -> String {
+        format!("fencehold_{}", self.schema)
     }
 
     /// Whose schema it is, if it is there, and how it stands.

@@ -31,6 +31,7 @@ use fencehold_contract::operation::{JobRequest, JobResponse, unexpected_response
 use fencehold_contract::{CallContext, CompletedJobs, KeepFinished, PostgresUrl, StoreError};
 use fencehold_net::PendingCall;
 
+use super::value::Uuid128;
 use super::{Call, PostgresInner, PostgresStore};
 
 /// What a handle has of its own about jobs. Everything else is in the database.
@@ -43,21 +44,38 @@ pub(super) struct PostgresJobs {
     memory: RefCell<claim_cache::ClaimCache>,
     line: wait_queue::WaitQueue,
     notification: notify::Notification,
-    started: Cell<bool>,
+    used: Cell<bool>,
 }
 
 impl PostgresJobs {
     pub(super) fn new(url: &PostgresUrl) -> Self {
         PostgresJobs { completed: url.completed, keep_finished: url.keep_finished, ..PostgresJobs::default() }
     }
+
+    /// Whether this handle uses jobs: then it takes its turns in their background work.
+    pub(super) fn are_used(&self) -> bool {
+        self.used.get()
+    }
+
+    /// The places in line that this handle keeps up.
+    pub(super) fn sendings(&self) -> Vec<Uuid128> {
+        self.line.sendings()
+    }
+
+    /// These should look for jobs.
+    pub(super) fn wake(&self, sendings: &[Uuid128]) {
+        for sending in sendings {
+            self.line.wake(*sending);
+        }
+    }
 }
 
 impl PostgresInner {
     /// From the first question about jobs on, this handle takes its part in sweeping.
     fn start_jobs(self: &Rc<Self>) {
-        if !self.jobs.started.replace(true) {
-            tokio::task::spawn_local(wait_queue::keep_up(Rc::downgrade(self)));
-            tokio::task::spawn_local(sweep::sweep(Rc::downgrade(self)));
+        if !self.jobs.used.replace(true) {
+            tokio::task::spawn_local(Rc::clone(self).sweep_jobs());
+            self.upkeep.ask();
         }
     }
 }

@@ -1,9 +1,11 @@
-//! What is done in the background, by every process that uses jobs: the first that comes does it, the others pass it over.
+//! The background work of jobs, by the handle whose turn it is.
 //!
 //! Claims that have run out are decided upon by the rules; jobs whose time has come, and what is to be forgotten, are moved by
 //! the database alone; schedules fire; jobs that may ask for room do so. All of it in small steps.
+//!
+//! Each handle keeps finished jobs for as long as its URL says, so each removes them now and then, also out of turn: the shortest time counts.
 
-use std::rc::Weak;
+use std::rc::Rc;
 use std::time::Duration;
 
 use fencehold_contract::StoreError;
@@ -11,7 +13,6 @@ use fencehold_core::Namespace;
 use fencehold_core::job::{JobId, QueueName};
 use fencehold_engine::Replay;
 use fencehold_net::sleep;
-use futures_util::future::select;
 
 use super::decide::{DecisionResult, DecisionScope, decide_in, locking, read};
 use super::load::ScheduleRow;
@@ -19,8 +20,8 @@ use crate::statement::{Call, query};
 use crate::value::{Uuid128, to_sql};
 use crate::{PostgresInner, ResendPolicy};
 
-/// How often: a claim ends at most a second after its deadline.
-const EVERY: Duration = Duration::from_millis(500);
+/// How often a handle removes what it does not keep, out of turn.
+const OUT_OF_TURN: Duration = Duration::from_secs(60);
 const TIMEOUT_MS: u64 = 2_000;
 /// How long a step waits for what others have locked: what cannot be had now is looked at again.
 const LOCK_MS: i64 = 1_000;
@@ -32,25 +33,6 @@ const FIRE_MAX: i32 = 64;
 /// How often a namespace with many queues is looked through for unused ones.
 const UNUSED_QUEUES_EVERY_MS: u64 = 60_000;
 
-/// Sweeps for as long as the handle lives.
-pub(super) async fn sweep(core: Weak<PostgresInner>) {
-    let Some(listener) = core.upgrade().map(|core| core.listen("sweep")) else { return };
-    loop {
-        select(std::pin::pin!(sleep(EVERY)), std::pin::pin!(listener.heard())).await;
-        loop {
-            let Some(core) = core.upgrade() else { return };
-            match core.sweep_once().await {
-                Ok(true) => {}
-                Ok(false) => break,
-                Err(why) => {
-                    tracing::debug!(%why, "jobs could not be swept; trying again");
-                    break;
-                }
-            }
-        }
-    }
-}
-
 /// What a look for claims that have run out came to.
 enum SweepResult {
     /// So many were ended.
@@ -60,26 +42,56 @@ enum SweepResult {
 }
 
 impl PostgresInner {
-    /// One step of everything. True: there is more.
-    async fn sweep_once(&self) -> Result<bool, StoreError> {
+    /// Sweeps for as long as the handle lives.
+    pub(super) async fn sweep_jobs(self: Rc<Self>) {
+        loop {
+            let in_turn = tokio::select! {
+                () = self.upkeep.jobs.notified() => true,
+                () = sleep(OUT_OF_TURN) => false,
+            };
+            loop {
+                match self.sweep_once(in_turn).await {
+                    Ok(true) => {}
+                    Ok(false) => break,
+                    Err(why) => {
+                        tracing::debug!(%why, "jobs could not be swept; trying again");
+                        break;
+                    }
+                }
+            }
+        }
+    }
+
+    /// One step: of everything, or out of turn only of what this handle does not keep. True: there is more.
+    async fn sweep_once(&self, in_turn: bool) -> Result<bool, StoreError> {
         if !self.works() {
             return Ok(false);
         }
+        let [expiry, schedules, preemption] =
+            if in_turn { self.own_call(TIMEOUT_MS).work_due().await? } else { [false; 3] };
         // A part that fails, or takes too long, does not keep the others back.
-        let expired = self.own_call(TIMEOUT_MS).expire().await;
+        let expired = if expiry { self.own_call(TIMEOUT_MS).expire().await } else { Ok(0) };
         let more = self.own_call(TIMEOUT_MS).tidy().await;
-        let fired = self.own_call(TIMEOUT_MS).fire_schedules().await;
-        let room = self.own_call(TIMEOUT_MS).make_room().await;
-        self.maintained("expiry", expired.as_ref().err()).await;
+        let fired = if schedules { self.own_call(TIMEOUT_MS).fire_schedules().await } else { Ok(0) };
+        let room = if preemption { self.own_call(TIMEOUT_MS).make_room().await } else { Ok(()) };
         self.maintained("retention", more.as_ref().err()).await;
-        self.maintained("schedules", fired.as_ref().err()).await;
-        self.maintained("preemption", room.as_ref().err()).await;
+        if in_turn {
+            self.maintained("expiry", expired.as_ref().err()).await;
+            self.maintained("schedules", fired.as_ref().err()).await;
+            self.maintained("preemption", room.as_ref().err()).await;
+        }
         room?;
         Ok(more? || expired? >= STEP as usize || fired? >= FIRE_MAX as usize)
     }
 }
 
 impl Call<'_> {
+    /// What there is to do: claims that have run out, schedules that are due, holders to be asked for room.
+    async fn work_due(&mut self) -> Result<[bool; 3], StoreError> {
+        let (expiry, schedules, preemption) = self.row("SELECT * FROM fencehold.job_work_due()", &[]).await?;
+        Ok([expiry, schedules, preemption])
+    }
+
     async fn expire(&mut self) -> Result<usize, StoreError> {
         let (core, before_ms) = (self.core, self.clock.now().store_ms);
         let decided = self

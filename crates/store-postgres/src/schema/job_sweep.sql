@@ -214,3 +214,24 @@ LANGUAGE sql SECURITY DEFINER SET search_path FROM CURRENT AS $$
         SELECT FROM job_running o WHERE o.asked IS NOT NULL AND o.asked->'notice'->>'contender' = 'job/' || b.id)
     LIMIT p_most
 $$;
+
+-- Which parts of the background work have something to do. One that cannot say is to be done, and then says why it fails.
+CREATE OR REPLACE FUNCTION job_work_due(OUT expiry boolean, OUT schedules boolean, OUT preemption boolean)
+LANGUAGE plpgsql VOLATILE SECURITY DEFINER SET search_path FROM CURRENT AS $$
+BEGIN
+    BEGIN
+        expiry := EXISTS (SELECT FROM job_run_out(1));
+    EXCEPTION WHEN OTHERS THEN
+        expiry := true;
+    END;
+    BEGIN
+        schedules := EXISTS (SELECT FROM job_schedules_due(1));
+    EXCEPTION WHEN OTHERS THEN
+        schedules := true;
+    END;
+    BEGIN
+        preemption := EXISTS (SELECT FROM job_room(1));
+    EXCEPTION WHEN OTHERS THEN
+        preemption := true;
+    END;
+END $$;

@@ -78,3 +78,74 @@ BEGIN
             ON CONFLICT (part) DO UPDATE SET low = p_now, done_to = p_now, at = v_now, full_at = v_full;
     END IF;
 END $$;
+
+-- Whether the background work of a part is this handle's for now, and when it asks again. One handle has the turn and asks in time to keep
+-- it. Of the others each is given a moment of its own to ask, so that one of them asks soon after a turn has ended, however many they are.
+-- Two handles that both work do each other no harm: what one has locked, the other skips.
+CREATE OR REPLACE FUNCTION maintenance_turn(p_part text, p_handle bigint, OUT is_mine boolean, OUT next_ms bigint)
+LANGUAGE plpgsql VOLATILE SET search_path FROM CURRENT AS $$
+DECLARE
+    c_turn_ms  CONSTANT bigint := 700;
+    c_work_ms  CONSTANT bigint := 500; -- between two rounds of the work
+    c_apart_ms CONSTANT bigint := 300; -- between two handles that ask
+    c_most_ms  CONSTANT bigint := 2000;
+    c_now      CONSTANT bigint := floor(extract(epoch FROM clock_timestamp()) * 1000);
+    c_handle   CONSTANT regclass := p_part || '_turn_handle';
+    c_until    CONSTANT regclass := p_part || '_turn_until';
+    c_asked    CONSTANT regclass := p_part || '_turn_asked';
+    v_ends_ms  bigint;
+    v_asks_at  bigint;
+BEGIN
+    is_mine := false;
+    next_ms := c_apart_ms;
+    IF NOT pg_try_advisory_xact_lock(1179142485, hashtext(current_schema() || p_part)) THEN
+        RETURN;
+    END IF;
+    v_ends_ms := coalesce(pg_sequence_last_value(c_until), 0) - c_now;
+    -- A turn that ends later than a turn can: the clock was set back.
+    IF v_ends_ms NOT BETWEEN 1 AND c_turn_ms OR pg_sequence_last_value(c_handle) = p_handle THEN
+        PERFORM setval(c_handle, p_handle), setval(c_until, c_now + c_turn_ms);
+        is_mine := true;
+        next_ms := c_work_ms;
+        RETURN;
+    END IF;
+    v_asks_at := greatest(coalesce(pg_sequence_last_value(c_asked), 0), c_now) + c_apart_ms;
+    IF v_asks_at > c_now + c_most_ms THEN
+        v_asks_at := c_now + c_most_ms;
+    END IF;
+    PERFORM setval(c_asked, v_asks_at);
+    next_ms := v_asks_at - c_now;
+END $$;
+
+-- The one call that every handle makes by itself: it says that the handle and its waiting claims are alive, and returns the moment, the version
+-- of the schema, for which parts the background work is this handle's, when to call again, and which claims should look.
+CREATE OR REPLACE FUNCTION upkeep(
+    p_handle bigint, p_parts text[], p_party bigint, p_sendings uuid[],
+    OUT at_ms bigint, OUT handle bigint, OUT version integer, OUT compatible_from integer, OUT party bigint, OUT parts text[],
+    OUT next_ms bigint, OUT should_look uuid[]
+)
+LANGUAGE plpgsql VOLATILE SECURITY DEFINER SET search_path FROM CURRENT AS $$
+DECLARE
+    v_part text;
+    v_turn record;
+BEGIN
+    -- Behind a pooler there is no new connection where another server has taken over.
+    PERFORM lease_timeline();
+    at_ms := now_ms();
+    -- Nothing here is missed if it is lost.
+    PERFORM set_config('synchronous_commit', 'off', true);
+    SELECT max(m.version), max(coalesce(m.compatible_from, m.version)) INTO version, compatible_from FROM migration m;
+    handle := coalesce(p_handle, nextval('upkeep_handle'));
+    IF p_party IS NOT NULL THEN
+        party := party_lives(p_party);
+    END IF;
+    parts := '{}';
+    FOREACH v_part IN ARRAY p_parts LOOP
+        SELECT * INTO v_turn FROM maintenance_turn(v_part, handle);
+        next_ms := least(next_ms, v_turn.next_ms);
+        IF v_turn.is_mine THEN
+            parts := parts || v_part;
+        END IF;
+    END LOOP;
+    should_look := CASE WHEN p_sendings = '{}' THEN p_sendings ELSE array(SELECT job_line_beat(p_sendings)) END;
+END $$;

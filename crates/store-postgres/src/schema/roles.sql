@@ -16,7 +16,7 @@ LANGUAGE sql IMMUTABLE SET search_path FROM CURRENT AS $$
         'store_closed_ms,store_limits,event_counts,lease_stats,lease_contention_list}'::text[]), 'reader'
     UNION ALL
     SELECT unnest('{enqueue_job,enqueue_jobs,complete_job,record_effect,try_fence,try_complete_job,try_record_effect,write_refused,fence,fence_job,fence_resource,raise_mark,open_fences,'
-        'party_lives,lease_acquire,lease_look,lease_leave,lease_abandon,lease_renew,lease_renew_checked,lease_release,lease_suspend,'
+        'upkeep,job_work_due,party_lives,lease_acquire,lease_look,lease_leave,lease_abandon,lease_renew,lease_renew_checked,lease_release,lease_suspend,'
         'lease_sweep,fence_on,job_await,job_line_up,job_leave_line,job_line_beat,job_tell_lines,job_enqueue_batch,job_claim,job_unheard,job_untaken,'
         'job_renew,job_complete_batch,job_load,job_draw,job_under,job_idle_limit,job_keep,job_run_out,job_tidy,job_schedules_due,job_room,'
         'job_schedule_hold,job_unschedule,job_schedules_most,job_queue_remove,job_queues_tidy,job_complete_hashed,job_once_hashed,'

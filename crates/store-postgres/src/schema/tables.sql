@@ -45,6 +45,16 @@ CREATE TABLE party (
     alive_until timestamptz NOT NULL
 ) WITH (fillfactor = 50);
 
+-- Whose turn the background work is, by part: the handle, until when by real time, and when the next handle asks (`maintenance_turn`). In
+-- sequences, which leave no dead rows while another session holds a snapshot.
+CREATE SEQUENCE upkeep_handle AS bigint;
+CREATE SEQUENCE leases_turn_handle AS bigint;
+CREATE SEQUENCE leases_turn_until AS bigint;
+CREATE SEQUENCE leases_turn_asked AS bigint;
+CREATE SEQUENCE jobs_turn_handle AS bigint;
+CREATE SEQUENCE jobs_turn_until AS bigint;
+CREATE SEQUENCE jobs_turn_asked AS bigint;
+
 -- The numbers of events grow; those of transactions that were rolled back are missing.
 CREATE SEQUENCE event_seq;
 

@@ -53,6 +53,7 @@ mod test_store;
 mod tls;
 mod undelivered;
 mod upgraded;
+mod upkeep;
 mod url_options;
 
 use std::sync::{Arc, OnceLock};

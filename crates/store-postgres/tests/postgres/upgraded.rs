@@ -102,7 +102,9 @@ fn a_schema_of_an_earlier_version_gets_what_is_new() {
     block_on(open(&old).migrate(&call())).unwrap();
     let admin = crate::cluster().admin();
     admin.run(&format!(
-        "DROP TABLE {old}.event_total, {old}.lease_ended_count, {old}.lease_contention; UPDATE {old}.migration SET version = 31"
+        "DROP TABLE {old}.event_total, {old}.lease_ended_count, {old}.lease_contention; DROP SEQUENCE {old}.upkeep_handle,
+             {old}.leases_turn_handle, {old}.leases_turn_until, {old}.leases_turn_asked, {old}.jobs_turn_handle, {old}.jobs_turn_until,
+             {old}.jobs_turn_asked; UPDATE {old}.migration SET version = 31"
     ));
     for (name, then, added) in CHANGED {
         admin.run(&format!(
@@ -117,7 +119,8 @@ fn a_schema_of_an_earlier_version_gets_what_is_new() {
             "events are counted",
             "tasks below a task",
             "contention is recorded",
-            "jobs are enqueued by documents"
+            "jobs are enqueued by documents",
+            "background work is elected"
         ]
     );
     assert_same(&old, &new);

@@ -17,6 +17,7 @@ mod edit;
 mod exceptions;
 mod install;
 mod markdown;
+mod private_postgres;
 mod process;
 mod report;
 mod source;

@@ -1,15 +1,34 @@
-//! Every example of the `fencehold` package runs and ends well.
+//! Every example of the `fencehold` package runs and ends well, and the whole programs of `examples/` pass their tests, some of which run
+//! them as processes.
 
 use std::fs;
 use std::path::Path;
 use std::process::Command;
 
+use crate::private_postgres::PrivatePostgres;
 use crate::{process, workspace};
 
 /// An example shows one thing in seconds; one that runs longer hangs.
 const TIME_LIMIT_S: &str = "120";
 
 pub(crate) fn run() -> Result<(), String> {
+    snippets()?;
+    programs()
+}
+
+/// The whole programs: a workspace of their own, with a lock file and dependencies of their own, built into a folder of their own.
+fn programs() -> Result<(), String> {
+    let server = PrivatePostgres::start(&["fsync=off"])?;
+    let mut tests = process::cargo("test --workspace --locked --tests");
+    tests
+        .current_dir(workspace::root().join("examples"))
+        .env("CARGO_TARGET_DIR", workspace::target()?.join("examples"))
+        .env("DATABASE_URL", server.url());
+    process::run(&mut tests)
+}
+
+/// The examples of the package: each shows one thing.
+fn snippets() -> Result<(), String> {
     let names = names(&workspace::root().join("crates/client/examples"))?;
     if names.is_empty() {
         println!("no examples yet");

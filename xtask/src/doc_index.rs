@@ -13,17 +13,17 @@ const LINKS_MAX: usize = 2;
 
 /// Words of other systems, and of what people build by hand, apart by commas.
 const WORDS: &str = "
-    abandon, ack, advisory locks, agent, at-least-once, audit trail, backoff, barrier, blocking acquisition,
+    abandon, ack, advisory locks, agent, apalis, at-least-once, audit trail, backoff, barrier, blocking acquisition,
     burn rate, capacity planning, celery, checkpoint, circuit breaker, claim, clock skew, compare-and-swap,
     compensating transaction, consensus, consul, contention, cron overlap guard, curator,
     database-native lock, dead letter, deduplication window, distributed tracing, draining, drift, epoch,
     etag, etcd, event-driven acquisition, exactly-once, expired against released, fencing token, flock,
-    force-release, generation, graceful preemption, graceful shutdown, hard timeout, heartbeat,
+    force-release, generation, graceful preemption, graceful shutdown, graphile_worker, hard timeout, heartbeat,
     idempotency key, jitter, kubernetes leases, leader election, lease keeper, ledger, lifecycle hook,
     mass expiry, nack, not-owner, ntp, optimistic concurrency, outbox, overflow of tokens, owner,
     ownership transfer, poison message, polling, precondition, quorum, reaper, reclaim, reconciliation,
     recovery scan, redlock, renewal and fencing, renewal loop, requeue, saga, semaphore, sequence number,
-    session, side effects, sidekiq, split brain, sqs, stale write, structured trace, submit, supervisor,
+    session, side effects, sidekiq, split brain, sqlxmq, sqs, stale write, structured trace, submit, supervisor,
     tenant, thundering herd, ttl formula, two-phase commit, visibility timeout, worker id guard, write gate,
     zookeeper";
 

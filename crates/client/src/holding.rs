@@ -33,7 +33,8 @@ pub(crate) struct Renewed {
 }
 
 /// What is held: a key, or a job.
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq, Eq, Hash)]
+#[non_exhaustive]
 pub enum HoldTarget {
     /// A key.
     Key(Key),

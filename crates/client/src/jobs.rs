@@ -113,9 +113,14 @@ impl Jobs {
         self.change(id, JobAction::Retry).await
     }
 
-    /// Deletes a job; `force`: also while a worker runs it.
-    pub async fn delete(&self, id: JobId, force: bool) -> Result<JobState, Error> {
-        self.change(id, JobAction::Delete { force }).await
+    /// Deletes a job that no worker runs.
+    pub async fn delete(&self, id: JobId) -> Result<JobState, Error> {
+        self.change(id, JobAction::Delete { force: false }).await
+    }
+
+    /// Deletes a job, also while a worker runs it: what that still reports is refused.
+    pub async fn force_delete(&self, id: JobId) -> Result<JobState, Error> {
+        self.change(id, JobAction::Delete { force: true }).await
     }
 
     /// Completes a job in place of its worker, who did the work and cannot say so: what that still reports is refused. The reason is
@@ -151,88 +156,26 @@ impl Jobs {
         self.change(id, JobAction::Fail { reason }).await
     }
 
-    /// Cancels all jobs that the selector names, page after page, each as [`cancel`](Jobs::cancel) does, or with `force`
-    /// as [`force_cancel`](Jobs::force_cancel). With `dry_run` nothing is changed: the response says what would be.
-    ///
-    /// ```
-    /// use fencehold::Fencehold;
-    /// use fencehold::job::JobSelector;
-    ///
-    /// # #[tokio::main(flavor = "current_thread")]
-    /// # async fn main() -> Result<(), fencehold::Error> {
-    /// let fh = Fencehold::connect("memory:").await?;
-    /// let emails = fh.queue("emails");
-    /// let mut job_ids = Vec::new();
-    /// for to in ["a@example.org", "b@example.org"] {
-    ///     job_ids.push(emails.job("send", to).enqueue().await?.job_id);
-    /// }
-    /// let cancelled = fh.jobs().cancel_batch(JobSelector::Ids { job_ids }, None, false, false).await?;
-    /// assert!(cancelled.results.len() == 2 && cancelled.results.iter().all(|job| job.result.is_ok()));
-    /// # Ok(())
-    /// # }
-    /// ```
-    pub async fn cancel_batch(
-        &self,
-        selector: JobSelector,
-        reason: Option<Reason>,
-        force: bool,
-        dry_run: bool,
-    ) -> Result<ChangeJobBatchResponse, Error> {
-        self.change_all(selector, JobAction::Cancel { reason, force }, dry_run).await
-    }
-
-    /// Starts all jobs again that the selector names, page after page, each as [`retry`](Jobs::retry) does. With `dry_run`
-    /// nothing is changed: the response says what would be.
-    pub async fn retry_batch(
-        &self,
-        selector: JobSelector,
-        dry_run: bool,
-    ) -> Result<ChangeJobBatchResponse, Error> {
-        self.change_all(selector, JobAction::Retry, dry_run).await
-    }
-
-    /// Deletes all jobs that the selector names, page after page, each as [`delete`](Jobs::delete) does. With `dry_run`
-    /// nothing is changed: the response says what would be.
-    pub async fn delete_batch(
-        &self,
-        selector: JobSelector,
-        force: bool,
-        dry_run: bool,
-    ) -> Result<ChangeJobBatchResponse, Error> {
-        self.change_all(selector, JobAction::Delete { force }, dry_run).await
-    }
-
     async fn change(&self, id: JobId, action: JobAction) -> Result<JobState, Error> {
         let request = self.changes(JobSelector::Ids { job_ids: vec![id] }, action, false);
         let changed = self.change_page(&request).await?;
         only(changed.results)?.result.map_err(|refusal| Error::job_refused(id, refusal))
     }
 
-    /// Follows the pages to the last, and puts their results together.
-    async fn change_all(
+    pub(crate) fn changes(
         &self,
         selector: JobSelector,
         action: JobAction,
         dry_run: bool,
-    ) -> Result<ChangeJobBatchResponse, Error> {
-        let mut request = self.changes(selector, action, dry_run);
-        let mut results = Vec::new();
-        loop {
-            let page = self.change_page(&request).await?;
-            results.extend(page.results);
-            request.cursor = page.next_cursor;
-            if request.cursor.is_none() {
-                return Ok(ChangeJobBatchResponse { results, next_cursor: None });
-            }
-        }
-    }
-
-    fn changes(&self, selector: JobSelector, action: JobAction, dry_run: bool) -> ChangeJobsRequest {
+    ) -> ChangeJobsRequest {
         let (by, limit) = (self.fencehold.owner().clone(), fencehold_core::limits::PAGE_MAX);
         ChangeJobsRequest { selector, action, by, dry_run, cursor: None, limit }
     }
 
-    async fn change_page(&self, request: &ChangeJobsRequest) -> Result<ChangeJobBatchResponse, Error> {
+    pub(crate) async fn change_page(
+        &self,
+        request: &ChangeJobsRequest,
+    ) -> Result<ChangeJobBatchResponse, Error> {
         self.fencehold.ask(|jobs, call| jobs.change_jobs(call, request.clone())).await
     }
 

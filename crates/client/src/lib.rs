@@ -1,52 +1,26 @@
-//! Leases with fencing tokens: every lock is a lease, and every lease has a fence.
+#![doc = include_str!("../README.md")]
 //!
-//! Nouns: a [`Fencehold`] is a handle on a store; [`lease`](Fencehold::lease) asks it for a key and gives a [`Lease`], a
-//! guard that is renewed by a thread of the handle's own; the guard's [`token`](Lease::token) grows with every
-//! acquisition of the key, for ever, so that whatever the lease protects can refuse a holder that woke up late. An
-//! [`Election`] is a lease by another name; a semaphore is [`lease_any_of`](Fencehold::lease_any_of) of its slots.
+//! # Where to begin
 //!
-//! A job stands in a [`queue`](Fencehold::queue); a [`Worker`] claims it, which is a lease on the job, and has a handler
-//! run it; what the handler does [`once`](Job::once) is recorded under the attempt's token. An [`Operation`] is what a
-//! request handler does once for its idempotency key.
+//! | you want to | begin with |
+//! |---|---|
+//! | hold a key | [`Fencehold::lease`], which gives a [`Lease`]; one of several keys: [`Fencehold::lease_any_of`] |
+//! | elect a leader | [`Fencehold::election`], [`Election::lead`] |
+//! | refuse a stale holder where it writes | [`Lease::token`], [`fence`], [`Lease::fence_in`] |
+//! | enqueue, and wait for a result | [`Fencehold::queue`], [`TypedJob`], [`Fencehold::jobs`] |
+//! | run jobs | [`Fencehold::worker`], [`handler`], [`Job`] |
+//! | have an effect once | [`Job::once`]; in your own transaction: [`transaction`] |
+//! | answer a request once | [`Fencehold::operations`], [`Operations::once`] |
+//! | test | [`testing`] |
+//! | do without an executor | [`blocking`] |
 //!
-//! ```
-//! use std::time::Duration;
-//! use fencehold::Fencehold;
-//!
-//! # async fn build_report(token: fencehold::Token) -> u64 { token.get() }
-//! # #[tokio::main(flavor = "current_thread")]
-//! # async fn main() -> Result<(), fencehold::Error> {
-//! let fh = Fencehold::connect("memory:").await?; // or file:DIR
-//!
-//! let lease = fh.lease("reports/daily").task("run-42").ttl(Duration::from_secs(30)).acquire().await?;
-//! let report = lease.run(build_report(lease.token())).await?; // stops the future if the lease is lost
-//! lease.release().await?;
-//! # assert_eq!(report, 1);
-//! # Ok(())
-//! # }
-//! ```
-//!
-//! It needs no runtime of its own and works on every executor. [`blocking`] has the same verbs for code without one.
+//! A [`Fencehold`] is a handle on a store: clone it. It needs no runtime of its own and works on every executor. Every error is an [`Error`], which says what happened, to
+//! which key, who holds it and what to do.
 //!
 //! Deliberately absent: rules (those are `fencehold-core`'s, decided at the store), and anything that would make a
 //! client's clock matter for more than knowing when to stop.
-//!
-//! # Features
-//!
-//! | feature | gives |
-//! |---|---|
-//! | `file` (default) | the store `file:DIR`, in SQLite |
-//! | `postgres` | the store `postgres://…`; `tokio-postgres` comes with it |
-//! | `tokio-postgres`, `sqlx`, `diesel-async` | your own [transactions](transaction) in PostgreSQL by that driver: enqueue, fence, have effects once, complete |
-//! | `object` | the stores `s3://…`, `gs://…`, `az://…`, and the fence for objects |
-//! | `etcd` | the store `etcd://…` |
-//! | `remote` | the store `http://…`: a Fencehold server |
-//! | `tower` | layers around handlers ([`Worker::layer`]), and the fence for HTTP services ([`fence`]) |
-//! | `metrics` | counters and histograms through the facade of the crate [`metrics`](https://docs.rs/metrics), under the names of a server |
-//! | `tokio-util` | a `CancellationToken` of a lease or a job |
-//! | `uuid` | `JobId` from and to `uuid::Uuid` |
-//!
-//! The store `memory:`, for tests, is always there.
+
+#![warn(missing_debug_implementations)]
 
 #[macro_use]
 mod forward;
@@ -78,6 +52,7 @@ mod renewal;
 mod report;
 mod retry;
 mod schedule;
+mod selected_jobs;
 pub mod testing;
 mod time;
 mod trace;
@@ -103,6 +78,7 @@ pub use operation::{Operation, OperationError, OperationStatus, Operations};
 pub use queue::{JobBuilder, JobQueue};
 pub use retry::RetryBudget;
 pub use schedule::Schedule;
+pub use selected_jobs::SelectedJobs;
 pub use ttl_advice::TtlAdvice;
 pub use typed::{JobHandle, TypedJob, Untyped};
 pub use watch::{LeaseSnapshot, LeaseState, LeaseWatch, YieldRequest};
@@ -161,7 +137,15 @@ struct Postgres;
 #[doc = include_str!("../../../docs/elections.md")]
 struct Pages;
 
-/// And those of the page on exactly once, which has drivers of databases.
+/// And those of the pages on exactly once, which have drivers of databases.
 #[cfg(all(doctest, feature = "sqlx"))]
 #[doc = include_str!("../../../docs/exactly_once.md")]
+#[doc = include_str!("../../../docs/guide/exactly_once.md")]
 struct ExactlyOnce;
+
+/// And those of the guide.
+#[cfg(doctest)]
+#[doc = include_str!("../../../docs/guide/leases.md")]
+#[doc = include_str!("../../../docs/guide/jobs.md")]
+#[doc = include_str!("../../../docs/guide/testing.md")]
+struct Guide;

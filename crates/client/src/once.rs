@@ -5,6 +5,7 @@
 //! that is not good enough, an *intent* is written first, and an attempt that finds one without an outcome goes by its
 //! policy: retry, or stop for a person to look.
 
+use std::fmt;
 use std::pin::Pin;
 
 use fencehold_contract::job::{AttemptLedgerEntry, LedgerEntry, LedgerResponse};
@@ -31,6 +32,16 @@ pub struct OnceEffect<'a, T, F> {
     undo: Result<Option<MakeUndo<'a, T>>, BadInput>,
     undo_queue: Result<Option<QueueName>, BadInput>,
     effect: F,
+}
+
+impl<T, F> fmt::Debug for OnceEffect<'_, T, F> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("OnceEffect")
+            .field("job", &self.job.id())
+            .field("name", &self.name)
+            .field("intent", &self.intent)
+            .finish_non_exhaustive()
+    }
 }
 
 impl Job {

@@ -169,7 +169,7 @@ async fn jobs_are_cancelled_retried_and_deleted() {
     let ended = within(jobs.result::<()>(id, secs(5))).await.unwrap_err();
     assert!(matches!(ended, Error::JobFailed { state: JobState::Cancelled, .. }), "{ended}");
     assert_eq!(within(jobs.retry(id)).await, Ok(JobState::Queued));
-    done(jobs.delete(id, false)).await;
+    done(jobs.delete(id)).await;
     assert_eq!(within(jobs.cancel(id, None)).await, Err(Error::JobNotFound { job_id: id }));
     for _ in 0..5 {
         fixture.enqueue("k").await;
@@ -183,13 +183,13 @@ async fn jobs_are_cancelled_retried_and_deleted() {
         batch.results.iter().filter(|job| job.result.is_ok()).count()
     };
     let queued = in_state(JobState::Queued);
-    assert_eq!(changed(within(jobs.cancel_batch(queued.clone(), None, false, true)).await), 5, "a dry run");
+    assert_eq!(changed(within(jobs.select(queued.clone()).dry_run().cancel(None)).await), 5, "a dry run");
     assert_eq!(done(jobs.counts()).await.queued, 5);
-    assert_eq!(changed(within(jobs.cancel_batch(queued.clone(), None, false, false)).await), 5);
+    assert_eq!(changed(within(jobs.select(queued.clone()).cancel(None)).await), 5);
     assert_eq!(done(jobs.counts()).await.cancelled, 5);
-    assert_eq!(changed(within(jobs.retry_batch(in_state(JobState::Cancelled), false)).await), 5);
+    assert_eq!(changed(within(jobs.select(in_state(JobState::Cancelled)).retry()).await), 5);
     assert_eq!(done(jobs.counts()).await.queued, 5);
-    assert_eq!(changed(within(jobs.delete_batch(queued, false, false)).await), 5);
+    assert_eq!(changed(within(jobs.select(queued).delete()).await), 5);
     assert_eq!(done(jobs.counts()).await.queued, 0);
 }
 

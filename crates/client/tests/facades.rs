@@ -1,11 +1,24 @@
 //! What other crates of an application see of the library: metrics, cancellation tokens, ids.
 
-use fencehold::testing::TestJob;
-use fencehold::{Job, JobError, JobId};
+use fencehold::fence::FenceError;
+use fencehold::testing::{ManualClockStore, TestJob};
+use fencehold::transaction::TransactionError;
+use fencehold::{
+    BadInput, Error, Fencehold, Job, JobBuilder, JobError, JobHandle, JobId, JobQueue, Jobs, Leader, Lease,
+    LeaseWatch, Observer, Operation, OperationError, Operations, RunningWorker, TypedJob, blocking,
+};
 use fencehold_test_servers::is_alone;
 use metrics_util::debugging::{DebugValue, DebuggingRecorder};
 
 use crate::gated_store::{GatedFixture, RENEWED_BY_MS, done, secs, within};
+
+#[derive(serde::Serialize, serde::Deserialize)]
+struct Email;
+
+impl TypedJob for Email {
+    const KIND: &'static str = "email";
+    type Result = ();
+}
 
 #[tokio::test]
 async fn leases_and_attempts_are_counted_under_the_names_of_the_server() {
@@ -105,4 +118,18 @@ fn an_id_of_a_job_is_a_uuid() {
     let id = JobId::from_random(1_800_000_000_000, [7; 10]);
     let uuid = uuid::Uuid::from(id);
     assert_eq!((uuid.to_string(), JobId::from(uuid)), (id.to_string(), id));
+}
+
+#[test]
+fn what_a_program_keeps_can_go_to_another_thread_and_its_errors_into_any_other() {
+    fn moves<T: Send + Sync + 'static>() {}
+    fn fails<E: std::error::Error + Send + Sync + 'static>() {}
+    moves::<(Fencehold, Lease, Leader, Observer, LeaseWatch)>();
+    moves::<(JobQueue, JobBuilder, Jobs, JobHandle<Email>, Job, Operation, Operations)>();
+    moves::<(RunningWorker, TestJob, ManualClockStore, blocking::Fencehold, blocking::Job)>();
+    fails::<Error>();
+    fails::<FenceError>();
+    fails::<TransactionError>();
+    fails::<OperationError<std::io::Error>>();
+    fails::<BadInput>();
 }

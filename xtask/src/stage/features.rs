@@ -72,6 +72,11 @@ mod tests {
         let mut known = [&PAIRED[..], &ALONE].concat();
         known.sort_unstable();
         assert_eq!(named, known);
+        let page = include_str!("../../../crates/client/README.md");
+        let rows = page.lines().filter_map(|line| line.strip_prefix("| `")?.split_once('`'));
+        let mut listed: Vec<_> = rows.map(|(name, _)| name).filter(|name| *name != "default").collect();
+        listed.sort_unstable();
+        assert_eq!(listed, known, "the table of all features");
     }
 
     #[test]

@@ -21,7 +21,7 @@ struct Neighbour {
     asks: &'static str,
 }
 
-const NEIGHBOURS: [Neighbour; 7] = [
+const NEIGHBOURS: [Neighbour; 8] = [
     Neighbour { name: "rusqlite-0-32", dependencies: "rusqlite = \"0.32\"", asks: RUSQLITE },
     Neighbour { name: "rusqlite-0-37", dependencies: "rusqlite = \"0.37\"", asks: RUSQLITE },
     Neighbour { name: "rusqlite-0-41", dependencies: "rusqlite = \"0.41\"", asks: RUSQLITE },
@@ -53,6 +53,18 @@ const NEIGHBOURS: [Neighbour; 7] = [
             let one = Statement::from_string(DatabaseBackend::Sqlite, \"SELECT 1 AS one\");
             let row = database.query_one(one).await?.ok_or(\"no row\")?;
             Ok::<i64, Box<dyn std::error::Error>>(row.try_get(\"\", \"one\")?)
+        })?",
+    },
+    Neighbour {
+        name: "apalis-0-7",
+        dependencies: "apalis = \"0.7\"\napalis-sql = { version = \"0.7\", features = [\"sqlite\", \"tokio-comp\"] }",
+        asks: "runtime.block_on(async {
+            use apalis::prelude::Storage;
+            let pool = apalis_sql::sqlite::SqlitePool::connect(\"sqlite::memory:\").await?;
+            apalis_sql::sqlite::SqliteStorage::setup(&pool).await?;
+            let mut storage = apalis_sql::sqlite::SqliteStorage::new(pool);
+            storage.push(\"a job\".to_owned()).await?;
+            storage.len().await
         })?",
     },
 ];

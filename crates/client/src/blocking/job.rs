@@ -91,6 +91,7 @@ fn calling<'a, T>(effect: impl FnOnce(String) -> Result<T, JobError> + Send + 'a
 }
 
 /// An effect that is to happen once. See [`crate::OnceEffect`].
+#[derive(Debug)]
 #[must_use = "the effect does not happen until `run` is called"]
 pub struct OnceEffect<'a, T> {
     inner: crate::OnceEffect<'a, T, Calling<'a, T>>,

@@ -1,4 +1,4 @@
-//! A store through a server, beside the same store in this process and etcd.
+//! A store through a server, beside the same store in this process, redis-server and etcd.
 //!
 //! The server is the `fencehold` beside this program, on a directory of its own on the same disk. What is compared is measured
 //! in turns, a slice each, so that both see the same weather.
@@ -16,6 +16,7 @@ use crate::Common;
 use crate::figure::Figure;
 use crate::job::lives;
 use crate::lease::{pairs, renewals};
+use crate::redis::Redis;
 use crate::scratch_dir::{ScratchDir, open, open_url};
 
 /// How many connections the bars are about.
@@ -52,7 +53,9 @@ pub(crate) async fn measure(plan: &HttpPlan, mut show: impl FnMut(Figure)) -> Re
     }
     beside_in_process(plan, &here, &through, &mut show).await?;
     here.store.close().await;
+    show(Figure::new("through http: acquire + release", 1).measured(&pairs(&through, 1, time).await?));
     if plan.common.peers {
+        beside_redis(plan, &home, &through, &mut show).await?;
         beside_etcd(plan, &home, &through, &mut show).await?;
     }
     if plan.watchers > 0 {
@@ -75,7 +78,7 @@ async fn beside_in_process(
     show: &mut impl FnMut(Figure),
 ) -> Result<(), Failed> {
     let slice = plan.common.time / TURNS;
-    compare(here, through, "acquire + release", 0.2, show, async |target| {
+    compare(here, through, "acquire + release", 0.6, show, async |target| {
         pairs(target, CLIENTS, slice).await
     })
     .await?;
@@ -114,6 +117,31 @@ async fn compare(
             .measured(&by_http)
             .ratio("in process", ratio)
             .bar(format!("at least {bar}"), ratio >= bar),
+    );
+    Ok(())
+}
+
+/// The same calls beside redis-server, which syncs every write too.
+async fn beside_redis(
+    plan: &HttpPlan,
+    home: &ScratchDir,
+    through: &Target,
+    show: &mut impl FnMut(Figure),
+) -> Result<(), Failed> {
+    let peer = Redis::start(&home.0.join("redis")).await?;
+    run(peer.pairs(CLIENTS).await?, plan.common.time / 10).await?;
+    let slice = plan.common.time / TURNS;
+    let (mut ours, mut theirs) = (Measured::default(), Measured::default());
+    for _ in 0..TURNS {
+        theirs.then(run(peer.pairs(CLIENTS).await?, slice).await?);
+        ours.then(pairs(through, CLIENTS, slice).await?);
+    }
+    let ratio = ours.per_second() / theirs.per_second();
+    show(
+        Figure::new("redis-server: acquire + release", CLIENTS)
+            .measured(&theirs)
+            .ratio("ours through http, to it", ratio)
+            .bar("at least 1", ratio >= 1.0),
     );
     Ok(())
 }

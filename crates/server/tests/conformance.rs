@@ -13,3 +13,8 @@ mod on_file {
     )));
     fencehold_conformance::job_conformance!(conformance_factory());
 }
+
+mod in_batches {
+    fencehold_conformance::lease_conformance!(|| super::ServerTestStore::batching(None));
+    fencehold_conformance::job_conformance!(conformance_factory());
+}

@@ -30,6 +30,7 @@ const BODIES: &[&[u8]] = &[
     br#"{"selector":{"type":"filter","states":["failed"]},"by":"ada","dry_run":true,"limit":10}"#,
     br#"{"queues":[{"queue":"emails","weight":2}],"limit":10,"hold_id":"00112233445566778899aabbccddeeff","owner":"ada","ttl_ms":30000}"#,
     br#"{"name":"nightly","cron":"0 3 * * *","time_zone":"Europe/Berlin","queue":"q","kind":"k","payload":{},"by":"ada"}"#,
+    br#"{"operations":[{"type":"acquire_lease","request":{"key":"k","hold_id":"00112233445566778899aabbccddeeff","owner":"ada","ttl_ms":30000}},{"type":"enqueue_job","request":{"kind":"k"}},{"type":"release_lease","request":{"key":"k","hold_id":"00112233445566778899aabbccddeeff","token":1}}]}"#,
     b"{}",
 ];
 

@@ -2,14 +2,14 @@
 //! it does not know (P7, R13).
 
 use std::net::SocketAddr;
-use std::sync::atomic::{AtomicUsize, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex};
 
 use fencehold_contract::clock::{ManualClock, SystemClock};
 use fencehold_contract::job::{ClaimJobsRequest, NewJob};
 use fencehold_contract::problem::{ErrorKind, Problem};
 use fencehold_contract::{
-    AcquireLeaseRequest, CallContext, HoldRef, LeaseStore, ListEventsRequest, ReleasedLease,
+    AcquireLeaseRequest, AcquiredLease, CallContext, HoldRef, LeaseStore, ListEventsRequest, ReleasedLease,
     RevokeLeasesRequest, RevokeTarget, StoreError, StoreUrl,
 };
 use fencehold_core::job::{JobId, JobKind, QueueName};
@@ -30,13 +30,15 @@ type FalseResponse = Arc<Mutex<(Option<String>, usize)>>;
 struct LossyPath {
     /// The server's own store, to see what became of things.
     store: Arc<dyn LeaseStore>,
-    remote: RemoteStore,
+    remote: Arc<RemoteStore>,
     /// How many answers are still to be lost: the request arrives, and the connection is cut before its answer does.
     to_lose: Arc<AtomicUsize>,
     /// What is answered to every request after those, instead of passing it on.
     instead: FalseResponse,
+    /// Whether batches are answered as by a server that knows none, and how many were.
+    refused_batches: Arc<(AtomicBool, AtomicUsize)>,
     // Last, so that the client goes before what it talks to.
-    _runtime: Runtime,
+    runtime: Runtime,
 }
 
 impl LossyPath {
@@ -52,14 +54,17 @@ impl LossyPath {
         runtime.spawn(async move { server.serve(listener, std::future::pending()).await });
         let instead = FalseResponse::default();
         let (losing, answering) = (Arc::clone(&to_lose), Arc::clone(&instead));
+        let refused_batches = Arc::<(AtomicBool, AtomicUsize)>::default();
+        let refusing = Arc::clone(&refused_batches);
         runtime.spawn(async move {
             while let Ok((client, _)) = gate.accept().await {
-                tokio::spawn(pass_on(client, behind, Arc::clone(&losing), Arc::clone(&answering)));
+                let refusing = Arc::clone(&refusing);
+                tokio::spawn(pass_on(client, behind, Arc::clone(&losing), Arc::clone(&answering), refusing));
             }
         });
         let StoreUrl::Remote(url) = format!("http://{address}").parse().unwrap() else { unreachable!() };
         let remote = RemoteStore::open(&url, Arc::new(SystemClock)).unwrap();
-        LossyPath { store, remote, to_lose, instead, _runtime: runtime }
+        LossyPath { store, remote: Arc::new(remote), to_lose, instead, refused_batches, runtime }
     }
 
     /// From now on, once no more answers are to be lost, every request is answered with this.
@@ -82,6 +87,21 @@ impl LossyPath {
         self.to_lose.store(answers, Ordering::SeqCst);
     }
 
+    /// Many callers at once, each with a key of its own: what each of them got.
+    fn acquire_at_once(&self, callers: u8) -> Vec<Result<AcquiredLease, StoreError>> {
+        let acquire = |nth: u8| {
+            let remote = Arc::clone(&self.remote);
+            let key = Key::new(format!("k/{nth}")).unwrap();
+            let request = AcquireLeaseRequest::new(key, hold(nth), owner(), 30_000);
+            self.runtime.spawn(async move { remote.acquire(&call(), request).await })
+        };
+        let callers: Vec<_> = (1..=callers).map(acquire).collect();
+        callers
+            .into_iter()
+            .map(|caller| self.runtime.block_on(caller).unwrap())
+            .collect()
+    }
+
     /// How often something of this kind happened.
     fn count(&self, of_kind: impl Fn(&EventData) -> bool) -> usize {
         let request = ListEventsRequest { limit: 1_000, ..ListEventsRequest::default() };
@@ -96,6 +116,7 @@ async fn pass_on(
     server: SocketAddr,
     to_lose: Arc<AtomicUsize>,
     instead: FalseResponse,
+    refused_batches: Arc<(AtomicBool, AtomicUsize)>,
 ) {
     let mut server = TcpStream::connect(server).await.unwrap();
     let (mut asked, mut answered) = ([0; 16_384], [0; 16_384]);
@@ -109,6 +130,16 @@ async fn pass_on(
                         instead.1 += 1;
                         instead.0.clone()
                     });
+                    let (refusing, refused) = &*refused_batches;
+                    if asked.starts_with(b"POST /v1/batch ") && refusing.load(Ordering::SeqCst) {
+                        refused.fetch_add(1, Ordering::SeqCst);
+                        let problem = Problem::new(ErrorKind::PathNotFound, "there is nothing at /v1/batch");
+                        let body = serde_json::to_string(&problem).unwrap();
+                        let head = "HTTP/1.1 404 Not Found\r\ncontent-type: application/problem+json\r\nconnection: close";
+                        let answer = format!("{head}\r\ncontent-length: {}\r\n\r\n{body}", body.len());
+                        client.write_all(answer.as_bytes()).await.unwrap();
+                        return;
+                    }
                     match answer.flatten() {
                         Some(answer) => client.write_all(answer.as_bytes()).await.unwrap(),
                         None => server.write_all(&asked[..length]).await.unwrap(),
@@ -186,7 +217,7 @@ fn force_is_never_repeated_and_says_that_it_does_not_know() {
 #[test]
 fn the_same_claim_gets_the_jobs_that_it_has_and_the_same_enqueue_makes_one_job() {
     let way = LossyPath::open();
-    let jobs = LeaseStore::jobs(&way.remote).unwrap();
+    let jobs = LeaseStore::jobs(&*way.remote).unwrap();
     let job = new_job();
     way.lose(1);
     let enqueued = block_on(jobs.enqueue(&call(), vec![job.clone()])).unwrap();
@@ -245,13 +276,47 @@ fn a_server_that_wants_to_be_left_alone_for_longer_than_the_callers_patience_is_
     assert_eq!(way.answered_instead(), 1);
 }
 
+/// The connection is cut while batches are under way: each operation of them is asked for again, and granted once.
+#[test]
+fn a_batch_whose_answer_is_lost_is_found_again_operation_by_operation() {
+    let way = LossyPath::open();
+    way.lose(6);
+    let acquired = way.acquire_at_once(64);
+    assert!(
+        acquired
+            .iter()
+            .all(|acquired| acquired.as_ref().is_ok_and(|acquired| acquired.grant.token.get() == 1))
+    );
+    assert!(
+        acquired
+            .iter()
+            .any(|acquired| acquired.as_ref().is_ok_and(|acquired| acquired.grant.resumed))
+    );
+    assert_eq!(way.count(|fact| matches!(fact, EventData::LeaseAcquired { .. })), 64, "each granted once");
+}
+
+#[test]
+fn a_server_that_knows_no_batches_is_asked_for_one_and_then_for_each_operation() {
+    let way = LossyPath::open();
+    way.refused_batches.0.store(true, Ordering::SeqCst);
+    let mut refused = Vec::new();
+    for _ in 0..2 {
+        let acquired = way.acquire_at_once(64);
+        assert!(acquired.iter().all(Result::is_ok), "{acquired:?}");
+        refused.push(way.refused_batches.1.load(Ordering::SeqCst));
+    }
+    assert!(refused[0] > 0, "none was sent");
+    assert_eq!(refused[1], refused[0], "it had said that it knows none");
+    assert_eq!(way.count(|fact| matches!(fact, EventData::LeaseAcquired { .. })), 64, "each granted once");
+}
+
 /// A server of a later version, say: what it was asked to do it has done.
 #[test]
 fn nothing_was_done_is_not_said_where_the_answer_cannot_be_read() {
     let way = LossyPath::open();
     for (body, what) in [(r#"{"gained": 7}"#, "not understood"), (r#"{"results": []}"#, "fewer")] {
         way.answer_instead("200 OK", "application/json", body);
-        let jobs = LeaseStore::jobs(&way.remote).unwrap();
+        let jobs = LeaseStore::jobs(&*way.remote).unwrap();
         let enqueued = block_on(jobs.enqueue(&call(), vec![new_job()]));
         let Err(StoreError::OutcomeUnknown { message }) = enqueued else { panic!("{enqueued:?}") };
         assert!(message.contains(what), "{message}");

@@ -16,5 +16,6 @@ mod races;
 #[cfg(feature = "installed")]
 mod schemathesis;
 mod security;
+mod shared_requests;
 mod tls;
 mod traces;

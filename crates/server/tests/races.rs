@@ -7,16 +7,29 @@ use tempfile::TempDir;
 
 use crate::clocked::test_store::ServerTestStore;
 
-fn not_applicable(directory: impl Fn() -> Option<TempDir>) -> Vec<&'static str> {
-    play_all(|| Environment::in_test_store(Arc::new(ServerTestStore::on(directory()))), 1).unwrap()
+fn not_applicable(store: impl Fn() -> ServerTestStore) -> Vec<&'static str> {
+    play_all(|| Environment::in_test_store(Arc::new(store())), 1).unwrap()
+}
+
+fn on_file() -> Option<TempDir> {
+    Some(tempfile::tempdir().unwrap())
 }
 
 #[test]
 fn every_race_holds_through_a_server_on_memory() {
-    assert_eq!(not_applicable(|| None), ["R23", "R23-job", "R47"], "what is in memory is gone with it");
+    assert_eq!(
+        not_applicable(|| ServerTestStore::on(None)),
+        ["R23", "R23-job", "R47"],
+        "what is in memory is gone with it"
+    );
 }
 
 #[test]
 fn every_race_holds_through_a_server_on_file() {
-    assert_eq!(not_applicable(|| Some(tempfile::tempdir().unwrap())), [""; 0]);
+    assert_eq!(not_applicable(|| ServerTestStore::on(on_file())), [""; 0]);
+}
+
+#[test]
+fn every_race_holds_through_a_server_in_batches() {
+    assert_eq!(not_applicable(|| ServerTestStore::batching(on_file())), [""; 0]);
 }

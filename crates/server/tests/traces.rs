@@ -357,3 +357,19 @@ fn the_life_of_a_plain_lease_is_one_trace_whether_or_not_its_holder_brings_one()
     let sent = format!("{all:?}");
     assert!(!sent.contains(&hold), "a hold id was sent away");
 }
+
+#[test]
+fn each_operation_of_a_batch_has_a_span_of_its_own() {
+    let (otlp, received) = receive();
+    let client = serve(otlp, &ManualClock::new());
+    let lease = json!({ "key": "k", "hold_id": "ab".repeat(16), "owner": "o", "ttl_ms": 30_000 });
+    let operations = json!({ "operations": [
+        { "type": "acquire_lease", "request": lease }, { "type": "enqueue_job", "request": { "kind": "mail" } },
+    ] });
+    client.post("/v1/batch", &format!("00-{CALLERS_TRACE}-{CALLERS_SPAN}-01"), &operations);
+    for name in [op::AcquireLease::SPEC.name, op::EnqueueJob::SPEC.name] {
+        let span =
+            eventually(name, || received.lock().unwrap().iter().find(|span| span.name == name).cloned());
+        assert_eq!((span.trace.as_str(), span.parent.as_str()), (CALLERS_TRACE, CALLERS_SPAN), "{span:?}");
+    }
+}

@@ -13,7 +13,7 @@ use fencehold_net::{AttemptError, CallBudget, ResendPolicy};
 use super::http_client::HttpClient;
 
 /// Why no answer came of one attempt.
-#[derive(Debug)]
+#[derive(Clone, Debug)]
 pub(super) enum RequestError {
     /// Nothing was sent.
     Unreached(String),

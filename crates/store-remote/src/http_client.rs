@@ -2,7 +2,7 @@
 
 use std::error::Error as _;
 use std::sync::Arc;
-use std::sync::atomic::{AtomicUsize, Ordering};
+use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
 use std::time::Duration;
 
 use fencehold_contract::http::{
@@ -13,6 +13,8 @@ use fencehold_contract::{CallContext, RemoteUrl, StoreError};
 use fencehold_core::Namespace;
 use reqwest::header::{AUTHORIZATION, CONTENT_TYPE, HeaderMap, HeaderValue};
 use reqwest::{Certificate, Client, Response, StatusCode};
+use serde::Serialize;
+use serde::de::DeserializeOwned;
 
 use super::budget::RequestError;
 
@@ -32,6 +34,7 @@ pub(super) struct HttpClient {
     servers: Vec<String>,
     asked: AtomicUsize,
     client: Client,
+    sent: AtomicU64,
 }
 
 impl HttpClient {
@@ -73,7 +76,13 @@ impl HttpClient {
             client = client.tls_certs_only([]);
         }
         let client = client.build().map_err(|error| unusable(root_of(&error)))?;
-        Ok(HttpClient { base: base.into(), servers: url.servers.clone(), asked: AtomicUsize::new(0), client })
+        let (asked, sent) = (AtomicUsize::default(), AtomicU64::default());
+        Ok(HttpClient { base: base.into(), servers: url.servers.clone(), asked, client, sent })
+    }
+
+    /// How many requests were sent.
+    pub(super) fn requests_sent(&self) -> u64 {
+        self.sent.load(Ordering::Relaxed)
     }
 
     /// How many servers there are to ask.
@@ -103,8 +112,7 @@ impl HttpClient {
         &self.base
     }
 
-    /// Asks one server once. Where that one cannot answer, or does not in time (the future is dropped), the next request
-    /// goes to another.
+    /// Asks one server once.
     pub(super) async fn send<O: HttpOperation>(
         &self,
         call: &CallContext,
@@ -112,19 +120,25 @@ impl HttpClient {
     ) -> Result<O::Response, RequestError> {
         let written = match O::SPEC.method {
             Method::Get => serde_html_form::to_string(request).map_err(|error| unfit(&error))?,
-            Method::Post => serde_json::to_string(request).map_err(|error| unfit(&error))?,
+            Method::Post => write(request)?,
         };
+        read(O::SPEC.method, &self.send_text(O::SPEC, call, written).await?)
+    }
+
+    /// Asks one server once. Where that one cannot answer, or does not in time (the future is dropped), the next request
+    /// goes to another.
+    pub(super) async fn send_text(
+        &self,
+        spec: OperationSpec,
+        call: &CallContext,
+        written: String,
+    ) -> Result<String, RequestError> {
         let (nth, server) = self.server();
         let mut turn = RequestAttempt { wire: self, nth, answered: false };
-        let outcome = self
-            .exchange(server, O::SPEC, call, written)
-            .await
-            .and_then(|text| serde_json::from_str(&text).map_err(|error| unread(O::SPEC.method, &error)));
+        let outcome = self.exchange(server, spec, call, written).await;
         turn.answered = match &outcome {
             Ok(_) => true,
-            Err(RequestError::Problem(problem)) => {
-                !matches!(problem.kind, ErrorKind::Stopping | ErrorKind::Unavailable | ErrorKind::RateLimited)
-            }
+            Err(RequestError::Problem(problem)) => !is_elsewhere(problem),
             Err(_) => false,
         };
         outcome
@@ -169,6 +183,7 @@ impl HttpClient {
                     .body(written)
             }
         };
+        self.sent.fetch_add(1, Ordering::Relaxed);
         let asked = asked
             .header(NAMESPACE_HEADER, call.namespace.as_str())
             .header(TIMEOUT_HEADER, call.timeout_ms);
@@ -181,6 +196,21 @@ impl HttpClient {
         // UTF-8 is validated once per body, not once per string.
         String::from_utf8(body.into()).map_err(|error| unread(spec.method, &error))
     }
+}
+
+/// Writes the body of a request.
+pub(super) fn write<T: Serialize>(request: &T) -> Result<String, RequestError> {
+    serde_json::to_string(request).map_err(|error| unfit(&error))
+}
+
+/// Reads the body of a response.
+pub(super) fn read<T: DeserializeOwned>(method: Method, text: &str) -> Result<T, RequestError> {
+    serde_json::from_str(text).map_err(|error| unread(method, &error))
+}
+
+/// Whether another server may be able to do what this one says that it cannot.
+fn is_elsewhere(problem: &Problem) -> bool {
+    matches!(problem.kind, ErrorKind::Stopping | ErrorKind::Unavailable | ErrorKind::RateLimited)
 }
 
 fn unfit(error: &dyn std::error::Error) -> RequestError {

@@ -1,6 +1,7 @@
 //! `http(s)://`: a Fencehold server, so that the library and the command line work through it without a change.
 //!
-//! A call goes out as one request. While no response comes it is sent again, until its caller's timeout:
+//! A lone call goes out at once as one request. Calls that come while others are under way share requests (`POST /v1/batch`), as commits
+//! share syncs; those that wait and those that renew never do, nor does one that is sent again. While no response comes it is sent again, until its caller's timeout:
 //! the same request gets the same answer, and time that has passed is taken into account. What may not be repeated (force)
 //! is `Unknown` as soon as an answer is lost. A caller that gives up leaves the line, and what was granted in that moment is
 //! found by its hold id and given back.
@@ -8,6 +9,7 @@
 //! Deliberately absent: a cache, and a clock of its own. The server's store decides.
 
 mod budget;
+mod gather;
 mod hold_changes;
 mod http_client;
 mod operations;
@@ -20,10 +22,11 @@ use budget::{RequestError, ServerBudget};
 use fencehold_contract::clock::Clock;
 use fencehold_contract::hold_changes::HoldChanges;
 use fencehold_contract::http::{HttpOperation, NoQuery, op};
-use fencehold_contract::operation::{CallHold, StoreBackend, StoreRequest, StoreResponse};
+use fencehold_contract::operation::{CallHold, JobRequest, StoreBackend, StoreRequest, StoreResponse};
 use fencehold_contract::{CallContext, Capabilities, RemoteUrl, StoreError};
 use fencehold_core::Namespace;
 use fencehold_net::{Actor, HoldFeeds, PendingCall, ResendPolicy};
+use gather::{Gatherer, Route};
 use http_client::HttpClient;
 
 /// How long opening retries while the server cannot be reached, unless the caller says otherwise.
@@ -39,7 +42,8 @@ pub struct RemoteStore {
 }
 
 struct RemoteInner {
-    wire: HttpClient,
+    wire: Arc<HttpClient>,
+    gatherer: Arc<Gatherer>,
     feeds: HoldFeeds<Namespace>,
     clock: Arc<dyn Clock>,
 }
@@ -52,8 +56,25 @@ impl RemoteStore {
 
     /// The same with a timeout of the caller's: for how long to retry while the server cannot be reached.
     pub fn open_within(url: &RemoteUrl, clock: Arc<dyn Clock>, timeout_ms: u64) -> Result<Self, StoreError> {
+        Self::open_with(url, clock, timeout_ms, false)
+    }
+
+    /// For tests: one whose calls go in batches also where they are alone.
+    #[doc(hidden)]
+    pub fn open_batching(url: &RemoteUrl, clock: Arc<dyn Clock>) -> Result<Self, StoreError> {
+        Self::open_with(url, clock, OPENING_MS, true)
+    }
+
+    fn open_with(
+        url: &RemoteUrl,
+        clock: Arc<dyn Clock>,
+        timeout_ms: u64,
+        always_batch: bool,
+    ) -> Result<Self, StoreError> {
+        let wire = Arc::new(HttpClient::new(url)?);
         let inner = Arc::new(RemoteInner {
-            wire: HttpClient::new(url)?,
+            gatherer: Gatherer::new(&wire, always_batch),
+            wire,
             feeds: HoldFeeds::new(Arc::default()),
             clock,
         });
@@ -127,9 +148,14 @@ impl RemoteInner {
             StoreRequest::Acquire(request) => request.any_of.first(),
             _ => None,
         };
+        // What may be sent again and is answered at once. Renewals have requests to themselves.
+        let renews = matches!(ask, StoreRequest::Renew(_) | StoreRequest::Job(JobRequest::Renew(_)));
+        let mut shares = repeat == ResendPolicy::Safe && ask.wait_ms() == 0 && !renews;
         loop {
             let by_ms = budget.call.elapsed_ms();
-            let asked = operations::ask(&self.wire, call, ask.aged(by_ms, budget.call.outcome_unknown));
+            // What comes of a batch may have come of another one in it: what is sent again goes alone.
+            let route = Route::new(&self.gatherer, std::mem::take(&mut shares));
+            let asked = operations::ask(&route, call, ask.aged(by_ms, budget.call.outcome_unknown));
             match budget.limit(asked).await {
                 Ok(answer) => {
                     if answer.grants() {
@@ -214,6 +240,10 @@ impl StoreBackend for RemoteStore {
 
     fn capabilities(&self) -> Capabilities {
         self.capabilities
+    }
+
+    fn requests_sent(&self) -> Option<u64> {
+        Some(self.inner.wire.requests_sent())
     }
 
     fn hold_changes(&self) -> Option<&Arc<HoldChanges>> {

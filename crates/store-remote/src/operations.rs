@@ -14,9 +14,9 @@ use fencehold_core::job::JobRefusal;
 use fencehold_core::{BadInput, Token};
 
 use super::budget::RequestError;
-use super::http_client::HttpClient;
+use super::gather::Route;
 
-impl Transport for HttpClient {
+impl Transport for Route<'_> {
     type Error = RequestError;
 
     async fn send<O: HttpOperation>(
@@ -24,13 +24,13 @@ impl Transport for HttpClient {
         call: &CallContext,
         request: O::Request,
     ) -> Result<O::Response, RequestError> {
-        HttpClient::send::<O>(self, call, &request).await
+        Route::send::<O>(self, call, &request).await
     }
 }
 
 /// Most calls are an operation as they are. The others are here.
 pub(super) async fn ask(
-    wire: &HttpClient,
+    wire: &Route<'_>,
     call: &CallContext,
     ask: StoreRequest,
 ) -> Result<StoreResponse, RequestError> {
@@ -73,7 +73,7 @@ pub(super) async fn ask(
 }
 
 async fn carry(
-    wire: &HttpClient,
+    wire: &Route<'_>,
     call: &CallContext,
     ask: StoreRequest,
 ) -> Result<StoreResponse, RequestError> {
@@ -83,7 +83,7 @@ async fn carry(
 }
 
 async fn job(
-    wire: &HttpClient,
+    wire: &Route<'_>,
     call: &CallContext,
     mut ask: JobRequest,
 ) -> Result<StoreResponse, RequestError> {
@@ -181,7 +181,7 @@ fn refused_or<T>(
 }
 
 async fn detail(
-    wire: &HttpClient,
+    wire: &Route<'_>,
     call: &CallContext,
     request: GetJobRequest,
 ) -> Result<JobResponse, RequestError> {

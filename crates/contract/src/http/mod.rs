@@ -7,6 +7,7 @@
 //! Deliberately absent: HTTP itself (the server and the remote store bring their own), and rules (they are the core's).
 
 pub mod access;
+mod batch;
 mod body;
 mod scope;
 
@@ -30,6 +31,7 @@ use crate::{
 };
 use fencehold_core::job::ReportedAttempt;
 
+pub use batch::*;
 pub use body::*;
 pub use scope::{Role, Scope};
 
@@ -105,6 +107,8 @@ pub struct OperationSpec {
     pub summary: &'static str,
     /// The statuses of its own, besides those that every operation can have.
     pub statuses: &'static [u16],
+    /// Whether it may share a request with others: see [`BatchRequest`].
+    pub batched: bool,
 }
 
 /// What a type on the wire can do; and, where the document is made, describe itself.
@@ -127,11 +131,15 @@ pub trait HttpOperation: 'static {
     type Request: WireType;
     /// What comes back.
     type Response: WireType;
+    /// What a request is about: two of one batch that share a subject are carried out one after the other.
+    fn subjects(_request: &Self::Request) -> Vec<Subject> {
+        Vec::new()
+    }
 }
 
 macro_rules! operations {
     ($($(#[doc = $doc:literal])+ $op:ident = $name:literal $method:ident $path:literal $needs:ident
-        ($request:ty) -> $answer:ty, [$($status:literal)*];)*) => {
+        ($request:ty) -> $answer:ty, [$($status:literal)*] $(, batched by $subjects:ident)?;)*) => {
         /// The operations, each a type.
         pub mod op {
             #[allow(clippy::wildcard_imports, reason = "the list reads better without paths")]
@@ -149,9 +157,13 @@ macro_rules! operations {
                         scopes: needs::$needs,
                         summary: concat!($($doc),+).trim_ascii(),
                         statuses: &[$($status),*],
+                        batched: !<[&str]>::is_empty(&[$(stringify!($subjects))?]),
                     };
                     type Request = $request;
                     type Response = $answer;
+                    $(fn subjects(request: &Self::Request) -> Vec<Subject> {
+                        batch::$subjects(request)
+                    })?
                 }
             )*
         }
@@ -193,19 +205,25 @@ mod needs {
 }
 
 operations! {
+    /// Carry out several operations, each as if it had come alone: one result for each, in order
+    PerformBatch = "perform_batch" Post "/v1/batch" ANY (BatchRequest) -> BatchResponse, [];
+
     /// Acquire a lease on a key, or on any one of several; waits in line for up to `wait_ms`
     AcquireLease = "acquire_lease" Post "/v1/leases/acquire" LEASE_WRITE
-        (AcquireLeaseRequest) -> AcquiredLease, [409];
+        (AcquireLeaseRequest) -> AcquiredLease, [409],
+        batched by keys_of_acquire;
     /// Renew a lease
     RenewLease = "renew_lease" Post "/v1/leases/renew" LEASE_WRITE (HoldRef) -> RenewedLease, [409];
     /// Renew many leases: one result for each, in order
     RenewLeaseBatch = "renew_lease_batch" Post "/v1/leases/renew-batch" LEASE_WRITE
         (HoldBatchRequest) -> RenewLeaseBatchResponse, [];
     /// Release a lease
-    ReleaseLease = "release_lease" Post "/v1/leases/release" LEASE_WRITE (HoldRef) -> ReleasedLease, [409];
+    ReleaseLease = "release_lease" Post "/v1/leases/release" LEASE_WRITE (HoldRef) -> ReleasedLease, [409],
+        batched by key_of_hold;
     /// Release many leases: one result for each, in order
     ReleaseLeaseBatch = "release_lease_batch" Post "/v1/leases/release-batch" LEASE_WRITE
-        (HoldBatchRequest) -> ReleaseLeaseBatchResponse, [];
+        (HoldBatchRequest) -> ReleaseLeaseBatchResponse, [],
+        batched by keys_of_holds;
     /// End the lease on one key by force
     RevokeLease = "revoke_lease" Post "/v1/leases/revoke" LEASE_REVOKE
         (RevokeLeaseRequest) -> RevokedLease, [409];
@@ -218,7 +236,8 @@ operations! {
     ListLeases = "list_leases" Get "/v1/leases" LEASE_READ (ListLeasesRequest) -> LeasePage, [];
     /// Report a stale write that was refused elsewhere: in a transaction of the caller's own, or at a fence
     ReportBlockedWrite = "report_blocked_write" Post "/v1/leases/report-blocked-write" LEASE_WRITE_OR_JOB_WORK
-        (BlockedWrite) -> RecordedBlockedWrite, [];
+        (BlockedWrite) -> RecordedBlockedWrite, [],
+        batched by key_of_write;
     /// Count how the leases of a namespace ended lately
     GetLeaseStats = "get_lease_stats" Get "/v1/leases/stats" LEASE_READ (LeaseStatsRequest) -> LeaseStats, [];
     /// List the keys that callers contended for in the last hour, those refused most often first
@@ -242,12 +261,15 @@ operations! {
     SetQuota = "set_quota" Post "/v1/quota/set" ADMIN (SetQuotaRequest) -> QuotaView, [];
 
     /// Enqueue a job
-    EnqueueJob = "enqueue_job" Post "/v1/jobs/enqueue" JOB_ENQUEUE (NewJob) -> EnqueuedJob, [404 409];
+    EnqueueJob = "enqueue_job" Post "/v1/jobs/enqueue" JOB_ENQUEUE (NewJob) -> EnqueuedJob, [404 409],
+        batched by id_of_job;
     /// Enqueue many jobs: one result for each, in order
     EnqueueJobBatch = "enqueue_job_batch" Post "/v1/jobs/enqueue-batch" JOB_ENQUEUE
-        (EnqueueJobBatchRequest) -> EnqueueJobBatchResponse, [];
+        (EnqueueJobBatchRequest) -> EnqueueJobBatchResponse, [],
+        batched by ids_of_jobs;
     /// Claim up to `limit` jobs; waits for the first one for up to `wait_ms`
-    ClaimJobs = "claim_jobs" Post "/v1/jobs/claim" JOB_WORK (ClaimJobsRequest) -> ClaimedJobs, [];
+    ClaimJobs = "claim_jobs" Post "/v1/jobs/claim" JOB_WORK (ClaimJobsRequest) -> ClaimedJobs, [],
+        batched by none_of_claim;
     /// Renew an attempt
     RenewAttempt = "renew_attempt" Post "/v1/jobs/renew" JOB_WORK (AttemptRef) -> RenewedAttempt, [404 409];
     /// Renew many attempts: one result for each, in order
@@ -255,10 +277,12 @@ operations! {
         (RenewAttemptBatchRequest) -> RenewAttemptBatchResponse, [];
     /// Report on an attempt: complete, fail, snooze, release, checkpoint or progress
     ReportAttempt = "report_attempt" Post "/v1/jobs/report" JOB_WORK
-        (AttemptReport) -> ReportedAttempt, [404 409];
+        (AttemptReport) -> ReportedAttempt, [404 409],
+        batched by job_of_report;
     /// Report on many attempts: one result for each, in order
     ReportAttemptBatch = "report_attempt_batch" Post "/v1/jobs/report-batch" JOB_WORK
-        (ReportAttemptBatchRequest) -> ReportAttemptBatchResponse, [];
+        (ReportAttemptBatchRequest) -> ReportAttemptBatchResponse, [],
+        batched by jobs_of_reports;
     /// Cancel a job
     CancelJob = "cancel_job" Post "/v1/jobs/cancel" JOB_ADMIN (CancelJobRequest) -> ChangedJob, [404 409];
     /// Cancel many jobs: those with these ids, or a page of all that match
@@ -319,13 +343,16 @@ operations! {
         (ResolveEffectRequest) -> Empty, [404 409];
     /// Begin, record or withdraw an effect. A compensation needs `job:enqueue` too
     WriteEffect = "write_effect" Post "/v1/effects/write" JOB_WORK
-        (AttemptLedgerEntry) -> LedgerResponse, [404 409];
+        (AttemptLedgerEntry) -> LedgerResponse, [404 409],
+        batched by job_of_entry;
     /// Begin, record and withdraw many effects: one result for each, in order. A compensation needs `job:enqueue` too
     WriteEffectBatch = "write_effect_batch" Post "/v1/effects/write-batch" JOB_WORK
-        (WriteEffectBatchRequest) -> WriteEffectBatchResponse, [];
+        (WriteEffectBatchRequest) -> WriteEffectBatchResponse, [],
+        batched by jobs_of_entries;
     /// Begin an operation under its idempotency key, or learn what became of it
     BeginOperation = "begin_operation" Post "/v1/operations/begin" JOB_ENQUEUE
-        (BeginOperationRequest) -> BegunOperation, [409];
+        (BeginOperationRequest) -> BegunOperation, [409],
+        batched by job_of_operation;
 
     /// Create an access token. One for all namespaces needs `admin` for all of them
     CreateAccessToken = "create_access_token" Post "/v1/access-tokens/create" ADMIN

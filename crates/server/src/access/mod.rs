@@ -134,16 +134,7 @@ impl ServerInner {
     /// decided at the desk, where it is done.
     pub(crate) fn admit(&self, parts: &Parts, spec: &OperationSpec) -> Result<(Caller, Namespace), Problem> {
         let caller = self.identify(parts)?;
-        let is_renewal = RENEWALS.contains(&spec.path);
-        if let Err(retry_after_ms) = self.gate.pace(&caller.who, is_renewal, self.clock.now().store_ms) {
-            let metrics = &self.metrics;
-            let over = if is_renewal { &metrics.renewals_over_pace } else { &metrics.over_pace };
-            over.add_one();
-            let detail =
-                "this token sends more requests a second than the server takes from one; nothing was done";
-            let problem = Problem::new(ErrorKind::RateLimited, detail);
-            return Err(problem.with(|problem| problem.retry_after_ms = Some(retry_after_ms)));
-        }
+        self.pace(&caller.who, RENEWALS.contains(&spec.path))?;
         let namespace = match namespace_of(parts)? {
             Some(namespace) => namespace,
             // A token for one namespace need not say which.
@@ -153,6 +144,20 @@ impl ServerInner {
             self.see(&namespace);
         }
         Ok((caller, namespace))
+    }
+
+    /// Whether a caller keeps to its pace with one more request.
+    fn pace(&self, who: &CallerIdentity, is_renewal: bool) -> Result<(), Problem> {
+        let paced = self.gate.pace(who, is_renewal, self.clock.now().store_ms);
+        paced.map_err(|retry_after_ms| {
+            let metrics = &self.metrics;
+            let over = if is_renewal { &metrics.renewals_over_pace } else { &metrics.over_pace };
+            over.add_one();
+            let detail =
+                "this token sends more requests a second than the server takes from one; nothing was done";
+            let problem = Problem::new(ErrorKind::RateLimited, detail);
+            problem.with(|problem| problem.retry_after_ms = Some(retry_after_ms))
+        })
     }
 
     /// The namespaces that this server knows of: those that tokens are for, and those that were asked for.

@@ -1,5 +1,6 @@
 //! From a request to its answer, the same way for every operation: who asks, what, and what came of it.
 
+use std::collections::HashMap;
 use std::sync::Arc;
 
 use axum::Router;
@@ -9,7 +10,7 @@ use axum::response::{IntoResponse, Response};
 use axum::routing::{MethodRouter, get, post};
 use fencehold_contract::http::{
     CallVisitor, HttpOperation, IDEMPOTENCY_HEADER, Method, OperationSpec, PROBLEM_TYPE, Scope,
-    SingleOperation, StoreOperation, TIMEOUT_HEADER,
+    SingleOperation, StoreOperation, Subject, TIMEOUT_HEADER,
 };
 use fencehold_contract::operation::{
     JobRequest, StoreBackend as _, StoreRequest, StoreResponse, unexpected_response,
@@ -41,6 +42,8 @@ pub(crate) struct RequestContext {
     pub(crate) store: AuthorizedStore,
     pub(crate) call: CallContext,
     pub(super) idempotency_key: Option<HeaderValue>,
+    /// Whether it is one of a batch, and so must not wait.
+    in_batch: bool,
 }
 
 impl RequestContext {
@@ -66,7 +69,14 @@ impl RequestContext {
         let store = AuthorizedStore::new(Arc::clone(&server), caller, operation, trace, share);
         let copied = |value: &HeaderValue| HeaderValue::from_bytes(value.as_bytes()).ok();
         let idempotency_key = parts.headers.get(IDEMPOTENCY_HEADER).and_then(copied);
-        Ok(RequestContext { server, store, call, idempotency_key })
+        Ok(RequestContext { server, store, call, idempotency_key, in_batch: false })
+    }
+
+    /// Of one operation of the batch that this request is.
+    pub(super) fn for_operation(&self, spec: &OperationSpec) -> Self {
+        let store = self.store.for_operation(spec.name, spec.scopes);
+        let (server, call) = (Arc::clone(&self.server), self.call.clone());
+        RequestContext { server, store, call, idempotency_key: None, in_batch: true }
     }
 
     /// Waits for something in line: until it comes, or the server stops, or (this future is dropped) the caller goes.
@@ -79,6 +89,10 @@ impl RequestContext {
 
     /// Has the store carry out a call.
     async fn perform(&self, ask: StoreRequest) -> HandlerResult<StoreResponse> {
+        if self.in_batch && ask.wait_ms() > 0 {
+            let message = "an operation of a batch does not wait: send it in a request of its own";
+            return Err(BadInput::new("wait_ms", message).into());
+        }
         // Only these wait in line, and are given up when the server stops.
         let waits = matches!(
             ask,
@@ -99,15 +113,45 @@ fn patience_of(value: &HeaderValue) -> Option<u64> {
 /// What comes of an operation.
 pub(crate) type HandlerResult<T> = Result<T, Problem>;
 
-/// Reads the request of an operation, carries it out and writes the answer. `Err`: the request cannot be read.
-type Answering = dyn Fn(RequestContext, &str) -> HandlerResult<BoxFuture<'static, Response>> + Send + Sync;
+/// Reads the request of an operation. `Err`: it cannot be read.
+type Reading = dyn Fn(&str) -> HandlerResult<Box<dyn PendingOperation>> + Send + Sync;
 
-/// How one operation is answered. Its types are known to `answering` alone: the way there and back is compiled once, not once
+/// A request that was read.
+pub(super) trait PendingOperation: Send {
+    /// What it is about.
+    fn subjects(&self) -> Vec<Subject>;
+    /// Carries it out and writes the answer.
+    fn perform(self: Box<Self>, asked: RequestContext) -> BoxFuture<'static, HandlerResult<Vec<u8>>>;
+}
+
+/// One that was read, with what carries it out.
+struct ReadRequest<O: HttpOperation, H> {
+    request: O::Request,
+    handler: Arc<H>,
+}
+
+impl<O, H, Answer> PendingOperation for ReadRequest<O, H>
+where
+    O: HttpOperation,
+    H: Fn(RequestContext, O::Request) -> Answer + Send + Sync + 'static,
+    Answer: Future<Output = HandlerResult<O::Response>> + Send + 'static,
+{
+    fn subjects(&self) -> Vec<Subject> {
+        O::subjects(&self.request)
+    }
+
+    fn perform(self: Box<Self>, asked: RequestContext) -> BoxFuture<'static, HandlerResult<Vec<u8>>> {
+        let answer = (self.handler)(asked, self.request);
+        Box::pin(async move { written(serde_json::to_vec(&answer.await?)) })
+    }
+}
+
+/// How one operation is answered. Its types are known to `reading` alone: the way there and back is compiled once, not once
 /// for each operation.
 #[derive(Clone)]
-struct Endpoint {
-    spec: OperationSpec,
-    answering: Arc<Answering>,
+pub(super) struct Endpoint {
+    pub(super) spec: OperationSpec,
+    reading: Arc<Reading>,
 }
 
 impl Endpoint {
@@ -120,7 +164,7 @@ impl Endpoint {
         let (parts, body) = request.into_parts();
         // First of all: nothing is read for one who may not ask.
         let caller = server.admit(&parts, &self.spec)?;
-        let answering = {
+        let (asked, operation) = {
             let (text, share) = match self.spec.method {
                 Method::Get => (Bytes::from(fields_of(&path, parts.uri.query())), None),
                 Method::Post => {
@@ -133,9 +177,14 @@ impl Endpoint {
             drop(parts);
             // UTF-8 is validated once per body.
             let text = str::from_utf8(&text).map_err(|error| unread_body(&error))?;
-            (self.answering)(asked, text)?
+            (asked, self.read(text)?)
         };
-        Ok(answering.await)
+        let answer = operation.perform(asked).await?;
+        Ok(json(StatusCode::OK, "application/json", answer))
+    }
+
+    pub(super) fn read(&self, text: &str) -> HandlerResult<Box<dyn PendingOperation>> {
+        (self.reading)(text)
     }
 }
 
@@ -143,19 +192,19 @@ impl Endpoint {
 #[derive(Default)]
 pub(super) struct Routes {
     router: Router<Arc<ServerInner>>,
-    names: Vec<&'static str>,
+    endpoints: HashMap<&'static str, Endpoint>,
 }
 
 /// Operations that have a handler already are left alone.
 impl CallVisitor for Routes {
     fn visit_call<O: StoreOperation>(&mut self) {
-        if !self.names.contains(&O::SPEC.name) {
+        if !self.endpoints.contains_key(O::SPEC.name) {
             self.add::<O, _, _>(call::<O>);
         }
     }
 
     fn visit_single<O: SingleOperation>(&mut self) {
-        if !self.names.contains(&O::SPEC.name) {
+        if !self.endpoints.contains_key(O::SPEC.name) {
             self.add_single_with::<O, _, _>(call::<O::Batch>);
         }
     }
@@ -169,25 +218,20 @@ impl Routes {
         H: Fn(RequestContext, O::Request) -> Answer + Send + Sync + 'static,
         Answer: Future<Output = HandlerResult<O::Response>> + Send + 'static,
     {
-        let answering =
-            move |asked: RequestContext, text: &str| -> HandlerResult<BoxFuture<'static, Response>> {
-                let request = match O::SPEC.method {
-                    Method::Get => from_fields(text)?,
-                    Method::Post => serde_json::from_str(text).map_err(|error| unread_body(&error))?,
-                };
-                let answer = handler(asked, request);
-                Ok(Box::pin(async move {
-                    match answer.await {
-                        Ok(answer) => json(StatusCode::OK, "application/json", serde_json::to_vec(&answer)),
-                        Err(problem) => problem_response(&problem),
-                    }
-                }))
+        let handler = Arc::new(handler);
+        let reading = move |text: &str| -> HandlerResult<Box<dyn PendingOperation>> {
+            let request = match O::SPEC.method {
+                Method::Get => from_fields(text)?,
+                Method::Post => serde_json::from_str(text).map_err(|error| unread_body(&error))?,
             };
-        self.route(Endpoint { spec: O::SPEC, answering: Arc::new(answering) });
+            Ok(Box::new(ReadRequest::<O, H> { request, handler: Arc::clone(&handler) }))
+        };
+        self.route(Endpoint { spec: O::SPEC, reading: Arc::new(reading) });
     }
 
     fn route(&mut self, endpoint: Endpoint) {
         let OperationSpec { name, method, path, .. } = endpoint.spec;
+        self.endpoints.insert(name, endpoint.clone());
         let answer = move |State(server): State<Arc<ServerInner>>,
                            path: RawPathParams,
                            request: Request<Body>| async move {
@@ -199,7 +243,12 @@ impl Routes {
             Method::Post => post(answer),
         };
         self.router = std::mem::take(&mut self.router).route(path, method);
-        self.names.push(name);
+    }
+
+    /// Those that may be in a batch, by name.
+    pub(super) fn batched(&self) -> HashMap<&'static str, Endpoint> {
+        let batched = self.endpoints.iter().filter(|(_, endpoint)| endpoint.spec.batched);
+        batched.map(|(name, endpoint)| (*name, endpoint.clone())).collect()
     }
 
     /// Has an operation about one thing carried out as a batch of one.
@@ -217,7 +266,7 @@ impl Routes {
     }
 
     pub(super) fn count(&self) -> usize {
-        self.names.len()
+        self.endpoints.len()
     }
 
     pub(super) fn into_router(self) -> Router<Arc<ServerInner>> {
@@ -297,14 +346,15 @@ fn unread_body(error: &dyn std::error::Error) -> Problem {
     BadInput::new("body", error.to_string()).into()
 }
 
-fn json(status: StatusCode, kind: &'static str, written: serde_json::Result<Vec<u8>>) -> Response {
-    match written {
-        Ok(bytes) => (status, [(header::CONTENT_TYPE, kind)], bytes).into_response(),
-        Err(error) => {
-            tracing::error!(%error, "an answer could not be written");
-            StatusCode::INTERNAL_SERVER_ERROR.into_response()
-        }
-    }
+fn written(json: serde_json::Result<Vec<u8>>) -> HandlerResult<Vec<u8>> {
+    json.map_err(|error| {
+        tracing::error!(%error, "an answer could not be written");
+        Problem::new(ErrorKind::Unusable, "the answer could not be written; the server's log says why")
+    })
+}
+
+fn json(status: StatusCode, kind: &'static str, bytes: Vec<u8>) -> Response {
+    (status, [(header::CONTENT_TYPE, kind)], bytes).into_response()
 }
 
 /// A problem without the paths of this machine that a store named in it: they stand in the log instead. `None`: it names
@@ -361,7 +411,8 @@ fn hide_paths(text: &str) -> String {
 pub(crate) fn problem_response(problem: &Problem) -> Response {
     let status = StatusCode::from_u16(problem.status).unwrap_or(StatusCode::INTERNAL_SERVER_ERROR);
     let shown = without_paths(problem);
-    let mut response = json(status, PROBLEM_TYPE, serde_json::to_vec(shown.as_ref().unwrap_or(problem)));
+    let bytes = serde_json::to_vec(shown.as_ref().unwrap_or(problem)).unwrap_or_default();
+    let mut response = json(status, PROBLEM_TYPE, bytes);
     if let Some(retry_after_ms) = problem.retry_after_ms {
         response
             .headers_mut()

@@ -1,6 +1,7 @@
 //! Routes. An operation that is more than one call of the contract has a handler here; the others follow from the list of operations,
 //! `fencehold_contract::http`.
 
+mod batch;
 pub(crate) mod dispatch;
 mod hold_changes;
 pub(crate) mod job;
@@ -47,6 +48,10 @@ pub(crate) fn router(server: &Arc<ServerInner>) -> Router {
     // Every other operation is a call of the contract as it stands, or a batch of one.
     every_call(&mut routes);
     every_single(&mut routes);
+    let batched = Arc::new(routes.batched());
+    routes.add::<op::PerformBatch, _, _>(move |asked, request| {
+        batch::perform(asked, request, Arc::clone(&batched))
+    });
     debug_assert_eq!(routes.count(), fencehold_contract::http::ALL.len(), "an operation without a route");
     let routes = routes.into_router().merge(dashboard::routes(server));
     routes

@@ -15,6 +15,8 @@ pub struct ServerTestStore {
     directory: Option<tempfile::TempDir>,
     /// What the server's clock shows: it is moved with it.
     clock: ManualClock,
+    /// Whether what may share a request always goes in a batch.
+    batching: bool,
     running: Mutex<Option<Running>>,
 }
 
@@ -26,7 +28,12 @@ struct Running {
 
 impl ServerTestStore {
     pub fn on(directory: Option<tempfile::TempDir>) -> Self {
-        ServerTestStore { directory, clock: ManualClock::new(), running: Mutex::new(None) }
+        ServerTestStore { directory, clock: ManualClock::new(), batching: false, running: Mutex::new(None) }
+    }
+
+    /// The same with every call that may share a request in a batch.
+    pub fn batching(directory: Option<tempfile::TempDir>) -> Self {
+        ServerTestStore { batching: true, ..ServerTestStore::on(directory) }
     }
 
     /// Moves the server's clock as this one was moved. A server that is yet to start finds it so.
@@ -49,7 +56,8 @@ impl ServerTestStore {
                 let StoreUrl::Remote(url) = server.url.parse().unwrap() else {
                     unreachable!("{}", server.url)
                 };
-                Arc::new(RemoteStore::open(&url, Arc::new(SystemClock)).unwrap())
+                let open = if self.batching { RemoteStore::open_batching } else { RemoteStore::open };
+                Arc::new(open(&url, Arc::new(SystemClock)).unwrap())
             };
             Running { store: client(), other: client(), server }
         }))

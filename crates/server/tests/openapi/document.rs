@@ -14,7 +14,8 @@ use super::{example, schema};
 /// The statuses that every operation can answer with, apart from success.
 const STATUSES: [u16; 8] = [400, 401, 403, 429, 500, 501, 503, 504];
 /// The groups of operations: by the first part of their paths.
-const TAGS: [(&str, &str); 11] = [
+const TAGS: [(&str, &str); 12] = [
+    ("batch", "Several operations in one request."),
     ("leases", "Leases on keys, each with a fencing token."),
     ("jobs", "Jobs, their attempts and what these report."),
     ("queues", "Queues of jobs."),

@@ -88,6 +88,14 @@ pub(crate) fn of(operation: &str) -> Example {
     let get = |response: Value| Example { request: None, response };
     let post = |request: Value, response: Value| Example { request: Some(request), response };
     match operation {
+        "perform_batch" => post(
+            json!({ "operations": [
+                { "type": "release_lease", "request": lease }, { "type": "enqueue_job", "request": new_job },
+            ] }),
+            json!({ "results": [
+                { "type": "release_lease", "ok": released }, { "type": "enqueue_job", "ok": enqueued },
+            ] }),
+        ),
         "acquire_lease" => post(
             json!({ "key": "reports/daily", "hold_id": HOLD, "owner": OWNER, "ttl_ms": 30_000, "wait_ms": 5_000 }),
             json!({ "key": "reports/daily", "token": 33, "remaining_ms": 30_000, "resumed": false, "waited_ms": 0 }),

@@ -25,6 +25,9 @@ pub(crate) fn sample(name: &str) -> Value {
     let report = || attempt_and(json!({ "report": { "type": "release" } }));
     let entry = || attempt_and(json!({ "entry": { "type": "begin", "effect": "e" } }));
     match name {
+        "perform_batch" => {
+            json!({ "operations": [{ "type": "release_lease", "request": held("k", 1, 1) }] })
+        }
         "acquire_lease" => acquire("k", 1, 30_000),
         "renew_lease" | "release_lease" => held("k", 1, 1),
         "renew_lease_batch" | "release_lease_batch" => json!({ "holds": [held("k", 1, 1)] }),
@@ -89,7 +92,8 @@ fn allowed(name: &str, scope: Scope) -> bool {
             "get_lease" | "list_leases" | "get_lease_stats" | "list_contention" | "list_events" => {
                 scope == Scope::LeaseRead
             }
-            "get_store_capabilities" | "get_store_status" => true,
+            // Each operation of a batch has its own answer.
+            "get_store_capabilities" | "get_store_status" | "perform" => true,
             "enqueue_job" | "begin_operation" => scope == Scope::JobEnqueue,
             "claim_jobs" | "renew_attempt" | "report_attempt" | "write_effect" => scope == Scope::JobWork,
             "cancel_job" | "retry_job" | "delete_job" | "complete_job" | "fail_job" | "pause_queue"
@@ -368,7 +372,7 @@ fn every_act_of_force_is_in_the_audit_whether_it_was_done_or_denied() {
     let own: Vec<&str> =
         "acquire_lease renew_lease renew_lease_batch release_lease release_lease_batch report_blocked_write \
         enqueue_job enqueue_job_batch claim_jobs renew_attempt renew_attempt_batch report_attempt \
-        report_attempt_batch write_effect write_effect_batch begin_operation"
+        report_attempt_batch write_effect write_effect_batch begin_operation perform_batch"
             .split_whitespace()
             .collect();
     for spec in ALL.iter().filter(|spec| spec.method == Method::Post) {

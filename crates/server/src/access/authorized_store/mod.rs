@@ -13,6 +13,7 @@ use std::fmt;
 use std::sync::Arc;
 
 use fencehold_contract::http::Scope;
+use fencehold_contract::problem::Problem;
 use fencehold_contract::{CallContext, StoreError};
 use fencehold_core::Namespace;
 
@@ -109,6 +110,17 @@ impl AuthorizedStore {
         share: Option<MemoryShare>,
     ) -> Self {
         AuthorizedStore { server, caller, operation, needs, trace, share }
+    }
+
+    /// The same for one operation of a batch. The body stays with the batch.
+    pub(crate) fn for_operation(&self, operation: &'static str, needs: &'static [Scope]) -> Self {
+        let (server, caller) = (Arc::clone(&self.server), self.caller.clone());
+        AuthorizedStore::new(server, caller, (operation, needs), self.trace, None)
+    }
+
+    /// Whether the caller keeps to its pace with one more request.
+    pub(crate) fn pace(&self) -> Result<(), Problem> {
+        self.server.pace(&self.caller.who, false)
     }
 
     /// Does something that is no act of force.

@@ -198,7 +198,7 @@ async fn latency(plan: &JobPlan, home: &ScratchDir, disk: &mut DiskLoad) -> Resu
 }
 
 /// Enqueues many, by a thousand.
-async fn enqueue_many(target: &Target, many: usize) -> Result<(), Failed> {
+pub(crate) async fn enqueue_many(target: &Target, many: usize) -> Result<(), Failed> {
     let queue = QueueName::new(QUEUE)?;
     for done in (0..many).step_by(BULK) {
         enqueue(target, &queue, BULK.min(many - done), PAYLOAD_BYTES).await?;

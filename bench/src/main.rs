@@ -11,6 +11,7 @@
 #![allow(clippy::disallowed_methods, reason = "it measures real time")]
 
 mod beanstalkd;
+mod commands;
 mod cpu_time;
 mod disk;
 mod figure;
@@ -58,6 +59,8 @@ enum BenchCommand {
     Http(http::HttpPlan),
     /// Leases and jobs on PostgreSQL, beside other queues on the same server
     Postgres(postgres::PostgresPlan),
+    /// `fencehold work` and `fencehold run`, beside xargs and flock
+    Commands(commands::CommandsPlan),
     #[command(hide = true)]
     Own { directory: PathBuf },
     #[command(hide = true)]
@@ -97,6 +100,7 @@ async fn main() -> Result<(), Failed> {
         BenchCommand::Job(plan) => job::measure(&plan, show).await?,
         BenchCommand::Http(plan) => http::measure(&plan, show).await?,
         BenchCommand::Postgres(plan) => postgres::measure(&plan, show).await?,
+        BenchCommand::Commands(plan) => commands::measure(&plan, show).await?,
         BenchCommand::Own { directory } => return lease::own_until_told(&directory).await,
         BenchCommand::Fill { directory, many } => return job::fill(&directory, many).await,
     }

@@ -42,8 +42,7 @@ static ALLOCATOR: mimalloc::MiMalloc = mimalloc::MiMalloc;
 use failure::Failure;
 
 fn main() -> ExitCode {
-    let mut arguments = std::env::args_os().skip(1);
-    if let Some(code) = arguments.next().and_then(|name| process::helper_process(&name, arguments)) {
+    if let Some(code) = std::env::args_os().nth(1).and_then(|name| process::helper_process(&name)) {
         return code;
     }
     act().unwrap_or_else(|failure| ExitCode::from(output::report(&failure)))

@@ -170,6 +170,11 @@ pub(crate) fn note(text: &str) {
     }
 }
 
+/// The same as a text, for another stderr than ours.
+pub(crate) fn noted(text: &str) -> String {
+    if speech().quiet { String::new() } else { format!("{}\n", safe(&format!("fencehold: {text}"))) }
+}
+
 /// Says on stderr what went wrong. If even that cannot be written, there is nothing left to do.
 pub(crate) fn complain(text: &str) {
     let style = Style::of(&io::stderr());

@@ -189,21 +189,34 @@ fn a_command_is_not_left_running_without_a_watchdog() {
     assert!(dir.lease("k")["holder"].is_null(), "and the lease is given back");
 }
 
+/// The shortest life that `run` can have beside its command.
 #[test]
-fn the_start_gate_opens_for_leave_and_for_nothing_else() {
+fn a_command_that_kills_run_as_the_first_thing_it_does_is_ended() {
     let dir = TestDirectory::new();
-    let binary = env!("CARGO_BIN_EXE_fencehold");
-    for (input, starts) in [("", false), ("!", true)] {
-        let script = format!("exec {binary} __start 3 touch started 3<&0");
-        let mut gate = RunningProcess::start(dir.shell(&script).stdin(Stdio::piped()));
-        gate.child.stdin.take().unwrap().write_all(input.as_bytes()).unwrap();
-        let said = gate.finish();
-        assert_eq!(said.code == 0, starts, "{said:?}");
-        assert_eq!(dir.path("started").exists(), starts);
-    }
-    for words in ["__start", "__start 3", "__start 1 true", "__start 77 true"] {
-        dir.fencehold(words).ended(126);
-    }
+    let script = "kill -9 $PPID; trap '' TERM; echo $$ >pids; while :; do echo beat $FENCEHOLD_TOKEN >>log; sleep 0.005; done";
+    let mut first = dir.start(&["run", "--key", "k", "--ttl", "5s", "--", "bash", "-c", script]);
+    first.finish().ended(137);
+    let mut next = start_next(&dir);
+    assert_eq!(next.finish().code, 0);
+    assert_none_beside_the_next(&dir);
+    assert!(pids(&dir).into_iter().all(|pid| !runs(pid)));
+}
+
+/// Nothing waits for one that is stopped, and the command is not left to it.
+#[test]
+fn a_watchdog_that_does_not_read_any_more_is_replaced() {
+    let dir = TestDirectory::new();
+    // More orders than the line has room for.
+    std::fs::write(dir.path("jobs"), "1\n".repeat(200)).unwrap();
+    dir.succeeds("job enqueue --queue q --kind k --jsonl jobs");
+    let script = "if [ ! -e stopped ]; then touch stopped
+        for pid in $(cat /proc/$PPID/task/*/children); do
+            if [ \"$(cat /proc/$pid/comm)\" = fh-watchdog ]; then kill -STOP $pid; echo $pid >stopped; fi
+        done
+    fi";
+    dir.succeeds(&["work", "--queue", "q", "--until-empty", "--", "sh", "-c", script]);
+    assert_eq!(dir.json("job count")["completed"], 200);
+    assert!(!runs(dir.lines("stopped")[0].parse().unwrap()), "it was ended, and another took its place");
 }
 
 /// A watchdog without a `run`, and a group for it to watch.
@@ -250,12 +263,17 @@ impl Watched {
         line.trim_end().to_owned()
     }
 
+    /// As command 1.
     fn watch(&mut self, grace_ms: u64, term_in_ms: u64, kill_in_ms: u64) -> u64 {
         let now_ms = SystemClock.now().store_ms;
         let group = self.group.child.id();
-        self.say(&format!("watch {group} {grace_ms} {} {}", now_ms + term_in_ms, now_ms + kill_in_ms));
-        assert_eq!(self.hear(), "watching");
+        self.say(&format!("watch 1 {grace_ms} {} {} {group}", now_ms + term_in_ms, now_ms + kill_in_ms));
         now_ms
+    }
+
+    /// What `run` does at its end, also at its sudden end.
+    fn end_line(&mut self) {
+        self.line.shutdown(std::net::Shutdown::Write).unwrap();
     }
 
     /// How the group's leader ended.
@@ -277,9 +295,9 @@ const FOR_LONG: u64 = 3_600_000;
 fn without_news_the_group_is_asked_and_then_ended_on_time() {
     let mut watched = Watched::new(HEEDS_NOT);
     let began_ms = watched.watch(FOR_LONG, 200, 500);
-    assert_eq!(watched.hear(), "terminated");
+    assert_eq!(watched.hear(), "terminated 1");
     assert!(SystemClock.now().store_ms >= began_ms + 200);
-    assert_eq!(watched.hear(), "killed");
+    assert_eq!(watched.hear(), "killed 1");
     let took_ms = SystemClock.now().store_ms - began_ms;
     assert_eq!(watched.group_ended().signal(), Some(9));
     // The upper bound is for a machine that has much else to do.
@@ -291,7 +309,7 @@ fn a_stopped_group_hears_the_request_too() {
     let mut watched = Watched::new("trap 'exit 4' TERM; echo up; while :; do sleep 0.01; done");
     watched.group.send(Signal::STOP);
     watched.watch(FOR_LONG, 0, FOR_LONG);
-    assert_eq!(watched.hear(), "terminated");
+    assert_eq!(watched.hear(), "terminated 1");
     assert_eq!(watched.group_ended().code(), Some(4));
 }
 
@@ -299,40 +317,79 @@ fn a_stopped_group_hears_the_request_too() {
 fn news_in_time_keep_the_group_alive() {
     let mut watched = Watched::new(HEEDS);
     let began_ms = watched.watch(FOR_LONG, FOR_LONG, FOR_LONG);
-    // Later, sooner, later again: the last word counts. The watchdog obeys in order, so its answer to `gone` comes last.
+    // Later, sooner, later again: the last order counts. The watchdog obeys in order, so its end comes after all of them.
     for at_ms in [began_ms + 2 * FOR_LONG, began_ms + FOR_LONG] {
-        watched.say(&format!("until {at_ms} {at_ms}"));
+        watched.say(&format!("until 1 {at_ms} {at_ms}"));
     }
-    watched.say("gone");
+    watched.say("gone 1");
+    watched.end_line();
     assert_eq!(watched.hear(), "", "dismissed, and has done nothing");
     assert!(watched.watchdog_ended_well());
     assert!(!watched.group.is_over(), "the group still runs");
+}
+
+/// The number of a group is given again once the group is gone, that of an order is not.
+#[test]
+fn a_command_that_is_gone_takes_no_other_one_of_the_same_group_along() {
+    let mut watched = Watched::new(HEEDS);
+    watched.watch(FOR_LONG, FOR_LONG, FOR_LONG);
+    let group = watched.group.child.id();
+    watched.say(&format!("watch 2 100 {FOR_LONG} {FOR_LONG} {group}"));
+    watched.say("gone 1");
+    watched.end_line();
+    assert_eq!(watched.group_ended().signal(), Some(15), "2 is watched still");
+    assert!(watched.watchdog_ended_well());
+}
+
+/// What is said of one command concerns no other, and each has a time of its own.
+#[test]
+fn one_watchdog_watches_many_groups() {
+    let mut watched = Watched::new(HEEDS);
+    watched.watch(FOR_LONG, FOR_LONG, FOR_LONG);
+    let mut others = [(); 3].map(|()| {
+        let mut command = Command::new("sleep");
+        RunningProcess::adopt(command.arg("1000").process_group(0).spawn().unwrap())
+    });
+    for (id, other) in (2..).zip(&others) {
+        watched.say(&format!("watch {id} 0 {FOR_LONG}0 {FOR_LONG}0 {}", other.child.id()));
+    }
+    watched.say("until 3 0 0");
+    assert_eq!(watched.hear(), "killed 3");
+    assert_eq!(until("its end", || others[1].child.try_wait().unwrap()).signal(), Some(9));
+    assert!(!watched.group.is_over() && !others[0].is_over() && !others[2].is_over());
+    watched.end_line();
+    for other in &mut others {
+        until("its end", || other.child.try_wait().unwrap());
+    }
+    watched.group.child.kill().unwrap();
+    watched.group_ended();
+    assert!(watched.watchdog_ended_well());
 }
 
 #[test]
 fn bad_news_bring_the_end_nearer() {
     let mut watched = Watched::new(HEEDS);
     watched.watch(FOR_LONG, FOR_LONG, FOR_LONG);
-    watched.say("until 0 0");
-    assert_eq!(watched.hear(), "killed");
+    watched.say("until 1 0 0");
+    assert_eq!(watched.hear(), "killed 1");
     assert_eq!(watched.group_ended().signal(), Some(9));
 }
 
 #[test]
-fn a_line_that_is_cut_ends_the_group_after_its_grace() {
+fn a_line_that_ends_ends_the_group_after_its_grace() {
     for (script, signal) in [(HEEDS, 15), (HEEDS_NOT, 9)] {
         let mut watched = Watched::new(script);
         watched.watch(100, FOR_LONG, FOR_LONG);
-        watched.line.shutdown(std::net::Shutdown::Both).unwrap();
+        watched.end_line();
         assert_eq!(watched.group_ended().signal(), Some(signal));
         assert!(watched.watchdog_ended_well(), "and the watchdog goes when the group is gone");
     }
 }
 
 #[test]
-fn a_line_that_is_cut_before_there_is_a_group_ends_the_watchdog_alone() {
+fn a_line_that_ends_before_there_is_a_group_ends_the_watchdog_alone() {
     let mut watched = Watched::new(HEEDS);
-    watched.line.shutdown(std::net::Shutdown::Both).unwrap();
+    watched.end_line();
     assert!(watched.watchdog_ended_well());
     assert!(!watched.group.is_over());
 }

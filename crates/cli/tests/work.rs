@@ -4,11 +4,12 @@
 
 use std::collections::BTreeSet;
 
-use rustix::process::Signal;
+use rustix::process::{Signal, kill_process};
 use serde_json::{Value, json};
 
 use crate::support::{
-    CommandOutput, DirectoryOwner, RunningProcess, TestDirectory, assert_has, eventually, runs, said,
+    CommandOutput, DirectoryOwner, RunningProcess, TestDirectory, assert_has, children, eventually, process,
+    runs, said,
 };
 
 /// Works off what is ready with a shell script.
@@ -108,6 +109,44 @@ fn commands_that_start_side_by_side_inherit_nothing_of_each_other() {
     // What the test itself inherited they all have.
     let opened: BTreeSet<String> = ids.iter().map(|id| dir.job(id)["result"].to_string()).collect();
     assert_eq!(opened.len(), 1, "{opened:?}");
+}
+
+/// Runs four stubborn commands at once under one watchdog. Their processes, and that of the watchdog.
+fn four_stubborn(dir: &TestDirectory) -> (RunningProcess, Vec<i32>, i32) {
+    for nth in 0..4 {
+        dir.enqueue(&nth.to_string(), "--max-failures 1 --max-crashes 1");
+    }
+    let script = "trap '' TERM; echo $$ >>pids; while :; do sleep 0.01; done";
+    let work = start_work(dir, "--ttl 3s --concurrency 4", script);
+    eventually("all are up", || dir.lines("pids").len() == 4);
+    let watchdogs = children(work.pid(), "fh-watchdog");
+    assert_eq!(watchdogs.len(), 1, "one serves all");
+    (work, dir.lines("pids").iter().map(|pid| pid.parse().unwrap()).collect(), watchdogs[0])
+}
+
+#[test]
+fn one_watchdog_ends_every_command_when_work_is_killed_and_then_itself() {
+    let dir = TestDirectory::new();
+    let (mut work, commands, watchdog) = four_stubborn(&dir);
+    work.send(Signal::KILL);
+    work.finish();
+    eventually("all are gone", || commands.iter().all(|pid| !runs(*pid)));
+    eventually("the watchdog is gone", || !runs(watchdog));
+}
+
+#[test]
+fn a_watchdog_that_is_killed_is_replaced_for_every_command() {
+    let dir = TestDirectory::new();
+    let _bystander = DirectoryOwner::start(&dir);
+    let (mut work, commands, watchdog) = four_stubborn(&dir);
+    kill_process(process(watchdog), Signal::KILL).unwrap();
+    eventually("another is there", || {
+        let now = children(work.pid(), "fh-watchdog");
+        now.len() == 1 && now[0] != watchdog
+    });
+    work.send(Signal::KILL);
+    work.finish();
+    eventually("all are gone", || commands.iter().all(|pid| !runs(*pid)));
 }
 
 /// A command with a grandchild, neither of which heeds TERM; each notes that it lives, again and again. The second

@@ -1,7 +1,6 @@
 //! The command's process group: its signals, and who is left of it.
 
 use std::fs;
-use std::process::Child;
 
 use rustix::io::Errno;
 use rustix::process::{Pid, Signal, kill_process_group, test_kill_process_group};
@@ -11,8 +10,8 @@ use rustix::process::{Pid, Signal, kill_process_group, test_kill_process_group};
 pub(super) struct ProcessGroup(Pid);
 
 impl ProcessGroup {
-    pub(super) fn led_by(child: &Child) -> Self {
-        ProcessGroup(Pid::from_child(child))
+    pub(super) fn led_by(leader: Pid) -> Self {
+        ProcessGroup(leader)
     }
 
     pub(super) fn from_number(number: i32) -> Option<Self> {
@@ -133,7 +132,7 @@ mod tests {
             .stdout(Stdio::null())
             .spawn()
             .unwrap();
-        let group = ProcessGroup::led_by(&leader);
+        let group = ProcessGroup::led_by(Pid::from_child(&leader));
         waitid(WaitId::Pid(group.leader()), WaitIdOptions::EXITED | WaitIdOptions::NOWAIT).unwrap();
         let running = group.running();
         assert_eq!(running.len(), 1, "the leader is a zombie, its child runs");

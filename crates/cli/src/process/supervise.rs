@@ -2,7 +2,6 @@
 
 use std::ffi::OsString;
 use std::io;
-use std::process::Child;
 use std::time::Duration;
 
 use rustix::process::{Signal, WaitId, WaitIdOptions, WaitIdStatus, kill_current_process_group, waitid};
@@ -13,10 +12,11 @@ use tokio::time::{Instant, sleep, sleep_until};
 use super::boot_ms;
 use super::group::ProcessGroup;
 use super::lease_status::LeaseStatus;
+use super::process_exit::ProcessExit;
 use super::signals::Signals;
-use super::start_gate::{StartGate, Streams};
+use super::start::{CommandStart, StartError, Streams};
 use super::terminal::Terminal;
-use super::watchdog::{Deadlines, Watchdog, WatchdogReport};
+use super::watchdog::{Deadlines, Watchdog, WatchdogEvent, WatchedCommand};
 use crate::duration::show_ms;
 use crate::exit_code::{ExitStatus, of_signal};
 use crate::failure::Failure;
@@ -28,8 +28,6 @@ const LOOK_EVERY: Duration = Duration::from_millis(20);
 const GONE_WITHIN: Duration = Duration::from_secs(5);
 /// The most that a command gets whose lease was taken away: another holder may have it already.
 const TAKEN_GRACE_MS: u64 = 1_000;
-/// How many watchdogs may be lost under one command before that is taken for a fault of the machine.
-const WATCHDOGS_MAX: u32 = 4;
 /// How long a stop that we ask for ourselves may take to happen, or the end of it to arrive.
 const STOPS_WITHIN: Duration = Duration::from_millis(200);
 
@@ -63,29 +61,34 @@ pub(crate) struct CommandEnd {
 /// what [`CommandEnd::left`] names.
 pub(crate) async fn supervise(
     command: CommandSpec<'_>,
+    watchdog: &Watchdog,
     mut lease_status: watch::Receiver<LeaseStatus>,
     mut signals: Option<&mut Signals>,
 ) -> Result<CommandEnd, Failure> {
-    // Before there are children, so that none can end unheard.
-    let mut child_news = signal(SignalKind::child()).map_err(|error| unwatchable(&error))?;
-    let continued =
-        signal(SignalKind::from_raw(Signal::CONT.as_raw())).map_err(|error| unwatchable(&error))?;
-    let mut watchdog = Watchdog::start().await.map_err(|error| unwatchable(&error))?;
-    // A caller that gives the command its own streams keeps the terminal, too.
-    let terminal = if matches!(command.streams, Streams::Ours) { Terminal::of_stdin() } else { None };
     let CommandSpec { words, mut variables, grace_ms, streams } = command;
+    // A caller that gives the command its own streams keeps the terminal, too.
+    let terminal = if matches!(streams, Streams::Ours) { Terminal::of_stdin() } else { None };
+    let terminal = terminal
+        .map(TerminalOfCommand::listen)
+        .transpose()
+        .map_err(|error| unstartable(words, &error))?;
     variables.extend(super::credentials::withheld());
-    let (gate, child) =
-        StartGate::spawn(words, &variables, streams).map_err(|error| unstartable(words, &error))?;
-    let group = ProcessGroup::led_by(&child);
+    let in_foreground = terminal.as_ref().is_some_and(|terminal| terminal.terminal.is_offered());
     let moments = moments(*lease_status.borrow_and_update(), grace_ms);
+    let (process, watched) = {
+        let start = CommandStart { words, variables: &variables, streams, in_foreground };
+        // What was made for the command's streams is closed again here.
+        watchdog.start(&start, grace_ms, moments).await.map_err(|error| match error {
+            StartError::Unwatched(error) => unwatchable(&error),
+            StartError::Failed(error) => unstartable(words, &error),
+        })?
+    };
+    let group = ProcessGroup::led_by(process.pid);
+    let mut exit = ProcessExit::of(process.descriptor).map_err(|error| unheard(group, &error))?;
     let mut course = CommandRun {
         group,
-        child,
-        watchdog: None,
-        watchdogs: 1,
+        watched: Some(watched),
         terminal,
-        continued,
         grace_ms,
         moments,
         ended: None,
@@ -96,33 +99,46 @@ pub(crate) async fn supervise(
         unwanted: false,
         unwatched: false,
     };
-    if let Err(error) = watchdog.watch(group, grace_ms, moments).await {
-        // The gate closes for good, and the process that waits there ends by itself.
-        drop(gate);
-        let _ = course.child.wait();
-        return Err(unwatchable(&error));
-    }
-    course.watchdog = Some(watchdog);
-    if let Some(terminal) = &course.terminal {
-        terminal.offer(group);
-    }
-    gate.open().map_err(|error| unwatchable(&error))?;
+    course.look().await;
     let mut followed = true;
     while !course.is_over().await {
         let due = course.due();
         tokio::select! {
             arrived = or_never(signals.as_mut().map(|signals| signals.next())) => course.pass_on(arrived),
-            _ = child_news.recv() => course.look().await,
+            () = exit.changed(), if course.ended.is_none() => course.look().await,
+            _ = or_never(course.terminal.as_mut().map(|terminal| terminal.child_news.recv())) => course.look().await,
             // If nothing follows the lease any more, what was last known stands.
             changed = lease_status.changed(), if followed => match changed {
                 Ok(()) => course.hear(*lease_status.borrow_and_update()),
                 Err(_) => followed = false,
             },
-            report = or_never(course.watchdog.as_mut().map(Watchdog::report)) => course.heed(report).await,
+            event = or_never(course.watched.as_mut().map(WatchedCommand::event)) => course.heed(event),
             () = or_never(due.map(sleep_until)) => course.act(),
         }
     }
-    Ok(course.finish().await)
+    Ok(course.finish())
+}
+
+/// The end of the command cannot be heard of, so it is ended.
+fn unheard(group: ProcessGroup, error: &io::Error) -> Failure {
+    let _ = group.kill();
+    let _ = waitid(WaitId::Pid(group.leader()), WaitIdOptions::EXITED);
+    Failure::failed(format!("the command was ended, as its end cannot be waited for: {error}"))
+}
+
+/// The terminal, where the command may be stopped by a key.
+struct TerminalOfCommand {
+    terminal: Terminal,
+    child_news: SignalStream,
+    continued: SignalStream,
+}
+
+impl TerminalOfCommand {
+    fn listen(terminal: Terminal) -> io::Result<Self> {
+        let child_news = signal(SignalKind::child())?;
+        let continued = signal(SignalKind::from_raw(Signal::CONT.as_raw()))?;
+        Ok(TerminalOfCommand { terminal, child_news, continued })
+    }
 }
 
 fn unwatchable(error: &io::Error) -> Failure {
@@ -166,13 +182,11 @@ async fn or_never<T>(coming: Option<impl Future<Output = T>>) -> T {
 /// A command on its course.
 struct CommandRun {
     group: ProcessGroup,
-    child: Child,
-    watchdog: Option<Watchdog>,
-    watchdogs: u32,
-    terminal: Option<Terminal>,
-    continued: SignalStream,
+    /// Until nothing of it is left.
+    watched: Option<WatchedCommand>,
+    terminal: Option<TerminalOfCommand>,
     grace_ms: u64,
-    /// What the watchdog was last told.
+    /// What the watchdog heard last.
     moments: Deadlines,
     /// The leader's exit code, once it has ended and was reaped.
     ended: Option<u8>,
@@ -242,8 +256,8 @@ impl CommandRun {
     /// News of the lease. The watchdog hears them first: it must know even if we stop here.
     fn hear(&mut self, lease_status: LeaseStatus) {
         self.moments = moments(lease_status, self.grace_ms);
-        if let Some(watchdog) = &self.watchdog
-            && let Err(error) = watchdog.until(self.moments)
+        if let Some(watched) = &self.watched
+            && let Err(error) = watched.until(self.moments)
         {
             tracing::warn!(%error, "the watchdog cannot be sent the lease's deadline");
         }
@@ -266,56 +280,38 @@ impl CommandRun {
         self.lost |= !self.unwanted;
     }
 
-    /// What the watchdog did, or that it is gone.
-    async fn heed(&mut self, report: Option<WatchdogReport>) {
-        match report {
-            Some(WatchdogReport::Ready | WatchdogReport::Watching) => {}
-            Some(WatchdogReport::Terminated) => {
+    /// What the watchdog did, or that there is none.
+    fn heed(&mut self, event: WatchdogEvent) {
+        match event {
+            WatchdogEvent::Terminated => {
                 self.time_was_up();
                 // It was asked to end; that it does is our business too.
                 let left_ms = self.moments.kill_at_ms.saturating_sub(boot_ms());
                 self.kill_at.get_or_insert(Instant::now() + Duration::from_millis(left_ms));
             }
-            Some(WatchdogReport::Killed) => {
+            WatchdogEvent::Killed => {
                 self.time_was_up();
                 self.kill();
             }
-            None => self.replace_watchdog().await,
+            // A command is not left without one, unless nothing is left of it to watch.
+            WatchdogEvent::Unwatched => {
+                if self.ended.is_none() && self.killed_at.is_none() {
+                    note("the watchdog is gone and cannot be replaced, so the command is ended");
+                    self.unwatched = true;
+                    self.end_within(self.grace_ms);
+                }
+            }
         }
-    }
-
-    /// A watchdog can be killed like anything else. The command is not left without one.
-    async fn replace_watchdog(&mut self) {
-        if let Some(watchdog) = self.watchdog.take() {
-            watchdog.bury();
-        }
-        if self.ended.is_some() || self.killed_at.is_some() {
-            return;
-        }
-        self.watchdogs += 1;
-        if self.watchdogs <= WATCHDOGS_MAX
-            && let Ok(mut watchdog) = Watchdog::start().await
-            && watchdog.watch(self.group, self.grace_ms, self.moments).await.is_ok()
-        {
-            tracing::warn!("the watchdog was gone, and has been replaced");
-            self.watchdog = Some(watchdog);
-            return;
-        }
-        note("the watchdog is gone and cannot be replaced, so the command is ended");
-        self.unwatched = true;
-        self.end_within(self.grace_ms);
     }
 
     /// What has become of the leader.
     async fn look(&mut self) {
+        if self.ended.is_some() {
+            return;
+        }
         let leader = || WaitId::Pid(self.group.leader());
-        let stopped = waitid(leader(), WaitIdOptions::STOPPED | WaitIdOptions::NOHANG);
-        let ended = waitid(leader(), WaitIdOptions::EXITED | WaitIdOptions::NOHANG | WaitIdOptions::NOWAIT);
-        if let Ok(Some(status)) = ended
-            && self.ended.is_none()
-        {
+        if let Ok(Some(status)) = waitid(leader(), WaitIdOptions::EXITED | WaitIdOptions::NOHANG) {
             self.ended = Some(exit_code(&status));
-            let _ = self.child.wait();
             // We may not have run for a while, and not have heard yet what the watchdog did.
             if boot_ms() >= self.moments.term_at_ms {
                 self.time_was_up();
@@ -323,7 +319,8 @@ impl CommandRun {
             if !left_of(self.group).await.is_empty() {
                 self.end_within(self.grace_ms);
             }
-        } else if let Ok(Some(status)) = stopped
+        } else if self.terminal.is_some()
+            && let Ok(Some(status)) = waitid(leader(), WaitIdOptions::STOPPED | WaitIdOptions::NOHANG)
             && let Some(by) = status.stopping_signal()
         {
             self.stop_along(by).await;
@@ -332,7 +329,7 @@ impl CommandRun {
 
     /// The terminal has stopped the command. The shell can only see that if we stop too.
     async fn stop_along(&mut self, by: i32) {
-        let Some(terminal) = &self.terminal else { return };
+        let Some(TerminalOfCommand { terminal, continued, .. }) = &mut self.terminal else { return };
         let wants_terminal = [Signal::TTIN.as_raw(), Signal::TTOU.as_raw()].contains(&by);
         if wants_terminal && terminal.give(self.group) {
             let _ = self.group.send(Signal::CONT);
@@ -351,7 +348,7 @@ impl CommandRun {
         let _ = kill_current_process_group(Signal::TSTP);
         // Stopped here, until SIGCONT. In a group that cannot be stopped (its shell is gone) we go on.
         tokio::select! {
-            _ = self.continued.recv() => {}
+            _ = continued.recv() => {}
             () = sleep(STOPS_WITHIN) => {}
         }
         terminal.give(self.group);
@@ -359,15 +356,13 @@ impl CommandRun {
     }
 
     /// Nothing runs any more, or what does cannot be ended.
-    async fn finish(mut self) -> CommandEnd {
+    fn finish(mut self) -> CommandEnd {
         // Also what cannot be seen in /proc. Once no process is left, the number may be reused.
         if !self.group.is_empty() {
             let _ = self.group.kill();
         }
-        if let Some(watchdog) = self.watchdog.take() {
-            watchdog.dismiss().await;
-        }
-        if let Some(terminal) = &self.terminal {
+        drop(self.watched.take());
+        if let Some(TerminalOfCommand { terminal, .. }) = &self.terminal {
             terminal.take_back(self.group);
         }
         let left = std::mem::take(&mut self.left);

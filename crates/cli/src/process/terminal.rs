@@ -31,11 +31,9 @@ impl Terminal {
         Some(Terminal { ours: getpgrp(), shared: is_pipe(stdout()) || is_pipe(stderr()) })
     }
 
-    /// At the start: gives it to the command, unless another program may need it.
-    pub(super) fn offer(&self, group: ProcessGroup) {
-        if !self.shared {
-            self.give(group);
-        }
+    /// Whether the command gets it at its start: not if another program may need it, nor if it is not ours to give.
+    pub(super) fn is_offered(&self) -> bool {
+        !self.shared && tcgetpgrp(stdin()) == Ok(self.ours)
     }
 
     /// Gives it to the command, if it is ours to give.

@@ -16,7 +16,8 @@ use crate::failure::{ErrorKind, Failure};
 use crate::hold_id::{HOLD_VARIABLE, KEY_VARIABLE, TASK_VARIABLE, TOKEN_VARIABLE};
 use crate::output::note;
 use crate::process::{
-    CommandEnd, CommandSpec, LeaseStatus, Signals, Streams, boot_ms, grace_ms, pass_token, supervise,
+    CommandEnd, CommandSpec, LeaseStatus, Signals, Streams, Watchdog, boot_ms, grace_ms, pass_token,
+    supervise,
 };
 use crate::verb::VerbResult;
 
@@ -101,6 +102,12 @@ impl Args {
 
     async fn hold(self, store: &OpenStore, grace_ms: u64, signals: &mut Signals) -> VerbResult<ExitCode> {
         let fencehold = store.library().await?;
+        let watchdog = Watchdog::default();
+        if self.wait.is_none() && self.preempt_within.is_none() {
+            // It begins while the store is asked. Those who stand in line, perhaps for long, need none yet.
+            let watchdog = watchdog.clone();
+            tokio::spawn(async move { watchdog.ensure().await });
+        }
         let lease = tokio::select! {
             acquired = self.acquire(&fencehold) => match acquired {
                 Ok(lease) => lease,
@@ -121,20 +128,24 @@ impl Args {
         let follower = tokio::spawn(follow(lease.watch(), tell));
         let variables = self.variables(&lease);
         let command = CommandSpec { words: &self.command, variables, grace_ms, streams: Streams::Ours };
-        let finish = supervise(command, lease_status, Some(signals)).await;
+        let finish = supervise(command, &watchdog, lease_status, Some(signals)).await;
         follower.abort();
-        let outcome = match finish {
-            Ok(finish) if !finish.left.is_empty() => {
-                // What still runs is still under the lease: it is left to run out, and not given back. It may be lost already.
-                let _ = lease.detach();
-                Err(unended(&self.key, &finish))
-            }
-            Ok(finish) => settle(lease, finish, &store.name).await,
-            Err(failure) => {
-                let _ = lease.release().await;
-                Err(failure)
+        let settled = async {
+            match finish {
+                Ok(finish) if !finish.left.is_empty() => {
+                    // What still runs is still under the lease: it is left to run out, and not given back. It may be lost already.
+                    let _ = lease.detach();
+                    Err(unended(&self.key, &finish))
+                }
+                Ok(finish) => settle(lease, finish, &store.name).await,
+                Err(failure) => {
+                    let _ = lease.release().await;
+                    Err(failure)
+                }
             }
         };
+        // The watchdog has nothing left to watch, and goes meanwhile.
+        let (outcome, ()) = tokio::join!(settled, watchdog.dismiss());
         fencehold.close().await;
         outcome
     }

@@ -440,7 +440,11 @@ pub fn runs(pid: i32) -> bool {
 /// The children of a process that have this name.
 pub fn children(parent: Pid, name: &str) -> Vec<i32> {
     let parent = parent.as_raw_nonzero().get();
-    let list = fs::read_to_string(format!("/proc/{parent}/task/{parent}/children")).unwrap_or_default();
+    // Each thread has those that it started.
+    let threads = fs::read_dir(format!("/proc/{parent}/task")).into_iter().flatten().flatten();
+    let list: String = threads
+        .map(|thread| fs::read_to_string(thread.path().join("children")).unwrap_or_default())
+        .collect();
     let named =
         |pid: &i32| fs::read_to_string(format!("/proc/{pid}/comm")).is_ok_and(|comm| comm.trim() == name);
     list.split_ascii_whitespace()

@@ -1,19 +1,21 @@
 //! The watchdog's own process. It keeps nothing open but its line to `run`, and nothing but KILL ends it early.
 
+use std::collections::BTreeMap;
 use std::fs::File;
-use std::io::{self, Read, Write};
+use std::io;
 use std::os::fd::{AsFd, OwnedFd};
 use std::process::ExitCode;
 
 use nix::sys::signal::SigSet;
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use rustix::io::Errno;
+use rustix::net::{RecvFlags, SendFlags, recv, send};
 use rustix::time::{
     Itimerspec, TimerfdClockId, TimerfdFlags, TimerfdTimerFlags, timerfd_create, timerfd_settime,
 };
 
 use super::deadline::{GroupAction, WatchdogDeadline};
-use super::messages::{WatchdogOrder, WatchdogReport};
+use super::messages::{CommandId, WatchTerms, WatchdogOrder, WatchdogReport};
 use crate::exit_code::ExitStatus;
 use crate::process::boot_ms;
 use crate::process::group::ProcessGroup;
@@ -52,38 +54,37 @@ struct WatchdogProcess {
     line: File,
     heard: Vec<u8>,
     timer: OwnedFd,
-    command: Option<(ProcessGroup, WatchdogDeadline)>,
+    commands: BTreeMap<CommandId, WatchedGroup>,
+}
+
+struct WatchedGroup {
+    group: ProcessGroup,
+    deadline: WatchdogDeadline,
 }
 
 /// Whether to go on.
 enum LineResult {
     Open,
-    /// `run` has said that there is nothing left to do.
-    Dismissed,
-    /// `run` is gone without a word.
-    Cut,
+    /// `run` is gone, or needs no watchdog any more.
+    Ended,
 }
 
 impl WatchdogProcess {
     fn new() -> io::Result<Self> {
         let line = File::from(io::stdin().as_fd().try_clone_to_owned()?);
         let timer = timerfd_create(TimerfdClockId::Boottime, TimerfdFlags::CLOEXEC | TimerfdFlags::NONBLOCK)?;
-        Ok(WatchdogProcess { line, heard: Vec::new(), timer, command: None })
+        Ok(WatchdogProcess { line, heard: Vec::new(), timer, commands: BTreeMap::new() })
     }
 
     fn keep(mut self) -> io::Result<()> {
-        self.say(WatchdogReport::Ready);
-        loop {
-            match self.listen()? {
-                LineResult::Open => self.act(),
-                LineResult::Dismissed => return Ok(()),
-                LineResult::Cut => break,
-            }
+        self.report(WatchdogReport::Ready);
+        while let LineResult::Open = self.listen()? {
+            self.act();
         }
         self.finish_alone()
     }
 
-    /// Waits for a word or for the time to act.
+    /// Waits for an order or for the time to act.
     fn listen(&mut self) -> io::Result<LineResult> {
         self.set_timer()?;
         let mut waits = [PollFd::new(&self.line, PollFlags::IN), PollFd::new(&self.timer, PollFlags::IN)];
@@ -95,70 +96,85 @@ impl WatchdogProcess {
         if waits[0].revents().is_empty() {
             return Ok(LineResult::Open);
         }
-        let mut bytes = [0; 512];
-        let count = match self.line.read(&mut bytes) {
-            Ok(count) => count,
-            Err(error) if error.kind() == io::ErrorKind::Interrupted => return Ok(LineResult::Open),
-            // A line that is broken in any other way is as good as cut.
-            Err(_) => 0,
-        };
-        if count == 0 {
-            return Ok(LineResult::Cut);
-        }
-        self.heard.extend_from_slice(&bytes[..count]);
-        while let Some(end) = self.heard.iter().position(|byte| *byte == b'\n') {
-            let line: Vec<u8> = self.heard.drain(..=end).collect();
-            let order = str::from_utf8(&line).ok().and_then(|line| line.parse().ok());
-            match order {
-                Some(WatchdogOrder::Watch { group, grace_ms, moments }) => {
-                    self.command = Some((group, WatchdogDeadline::new(grace_ms, moments)));
-                    self.set_timer()?;
-                    self.say(WatchdogReport::Watching);
-                }
-                Some(WatchdogOrder::Until(moments)) => {
-                    if let Some((_, deadline)) = &mut self.command {
-                        deadline.hear(moments);
-                    }
-                }
-                Some(WatchdogOrder::Gone) => return Ok(LineResult::Dismissed),
-                // Only another version could say that, and `run` is always the same binary. What it meant is unknown,
+        // All that is there, before anything is done for want of news: after a stop, much may wait here.
+        loop {
+            let mut bytes = [0; 4 << 10];
+            let count = match recv(&self.line, &mut bytes, RecvFlags::DONTWAIT) {
+                Ok((_, count)) => count,
+                Err(Errno::INTR) => continue,
+                Err(Errno::AGAIN) => return Ok(LineResult::Open),
+                // A line that is broken in any other way is as good as ended.
+                Err(_) => 0,
+            };
+            if count == 0 {
+                return Ok(LineResult::Ended);
+            }
+            self.heard.extend_from_slice(&bytes[..count]);
+            while let Some(end) = self.heard.iter().position(|byte| *byte == b'\n') {
+                let line: Vec<u8> = self.heard.drain(..=end).collect();
+                // Only another version could say anything else, and `run` is always the same binary. What it meant is unknown,
                 // so the moments that are known stand.
-                None => {}
+                if let Some(order) = str::from_utf8(&line).ok().and_then(|line| line.parse().ok()) {
+                    self.obey(order);
+                }
             }
         }
-        Ok(LineResult::Open)
+    }
+
+    fn obey(&mut self, order: WatchdogOrder) {
+        match order {
+            WatchdogOrder::Watch { command, terms: WatchTerms { grace_ms, moments }, group } => {
+                let deadline = WatchdogDeadline::new(grace_ms, moments);
+                self.commands.insert(command, WatchedGroup { group, deadline });
+            }
+            WatchdogOrder::Until(command, moments) => {
+                if let Some(watched) = self.commands.get_mut(&command) {
+                    watched.deadline.hear(moments);
+                }
+            }
+            WatchdogOrder::Gone(command) => drop(self.commands.remove(&command)),
+        }
     }
 
     fn act(&mut self) {
-        let Some((group, deadline)) = &mut self.command else { return };
-        let group = *group;
-        while let Some(act) = deadline.act(boot_ms()) {
-            // If we may not signal it (a command that became another user), nothing can be done from here.
-            let report = match act {
-                GroupAction::Terminate => {
-                    let _ = group.terminate();
-                    WatchdogReport::Terminated
-                }
-                GroupAction::Kill => {
-                    let _ = group.kill();
-                    WatchdogReport::Killed
-                }
-            };
-            let _ = self.line.write_all(report.to_string().as_bytes());
+        let mut reports = String::new();
+        for (command, WatchedGroup { group, deadline }) in &mut self.commands {
+            while let Some(act) = deadline.act(boot_ms()) {
+                // If we may not signal it (a command that became another user), nothing can be done from here.
+                let report = match act {
+                    GroupAction::Terminate => {
+                        let _ = group.terminate();
+                        WatchdogReport::Terminated(*command)
+                    }
+                    GroupAction::Kill => {
+                        let _ = group.kill();
+                        WatchdogReport::Killed(*command)
+                    }
+                };
+                reports.push_str(&report.to_string());
+            }
+        }
+        if !reports.is_empty() {
+            self.write(&reports);
         }
     }
 
-    /// `run` is gone. Nothing keeps the group's number for us any more, so it is looked at often: it cannot be
-    /// reused unnoticed in so short a time.
+    /// `run` is gone. Nothing keeps the groups' numbers for us any more, so they are looked at often: one cannot be reused
+    /// unnoticed in so short a time.
     fn finish_alone(&mut self) -> io::Result<()> {
-        let Some((group, deadline)) = &mut self.command else { return Ok(()) };
-        let group = *group;
-        deadline.run_is_gone(boot_ms());
+        let now_ms = boot_ms();
+        self.commands
+            .values_mut()
+            .for_each(|watched| watched.deadline.run_is_gone(now_ms));
         let mut give_up_at_ms = None;
-        while !group.is_empty() {
+        loop {
+            self.commands.retain(|_, watched| !watched.group.is_empty());
+            if self.commands.is_empty() {
+                return Ok(());
+            }
             let now_ms = boot_ms();
             self.act();
-            if self.command.is_some_and(|(_, deadline)| deadline.has_killed()) {
+            if self.commands.values().all(|watched| watched.deadline.has_killed()) {
                 let give_up_at_ms = *give_up_at_ms.get_or_insert(now_ms.saturating_add(LOOK_AFTER_KILL_MS));
                 if now_ms >= give_up_at_ms {
                     return Ok(());
@@ -170,12 +186,11 @@ impl WatchdogProcess {
                 Err(error) => return Err(error.into()),
             }
         }
-        Ok(())
     }
 
     /// Sets the timer to the next thing to do. It counts suspended time, and fires at once for what is past.
     fn set_timer(&self) -> io::Result<()> {
-        let due_ms = self.command.and_then(|(_, deadline)| deadline.due_ms());
+        let due_ms = self.commands.values().filter_map(|watched| watched.deadline.due_ms()).min();
         // All zero would switch it off; a moment that is due since boot is due now.
         let at = due_ms.map_or(Timespec::default(), |due_ms| timespec(due_ms.max(1)));
         let setting = Itimerspec { it_interval: Timespec::default(), it_value: at };
@@ -183,9 +198,13 @@ impl WatchdogProcess {
         Ok(())
     }
 
-    fn say(&mut self, report: WatchdogReport) {
-        // If `run` does not read, the line ends, and that is noticed.
-        let _ = self.line.write_all(report.to_string().as_bytes());
+    fn report(&mut self, report: WatchdogReport) {
+        self.write(&report.to_string());
+    }
+
+    /// If `run` does not read, that must not keep this process from its work; if it is gone, the line ends, and that is noticed.
+    fn write(&mut self, text: &str) {
+        let _ = send(&self.line, text.as_bytes(), SendFlags::DONTWAIT | SendFlags::NOSIGNAL);
     }
 }
 

@@ -6,7 +6,8 @@
 //! and the bytes count only if nothing was written in place by the time they have been read.
 //!
 //! Each attempt has a directory of its own inside that of the process, which is locked while the process lives. What a
-//! killed one left behind is removed by the next.
+//! killed one left behind is removed by the next. A directory in which nothing has happened serves another attempt, under another
+//! name: most commands leave no checkpoint, and renaming is less than making and removing.
 
 use std::collections::HashMap;
 use std::fs::{self, DirBuilder, OpenOptions};
@@ -64,6 +65,8 @@ struct Watcher {
     inotify: AsyncFd<OwnedFd>,
     /// By watch descriptor.
     watched: Mutex<HashMap<i32, Arc<Seen>>>,
+    /// Directories in which nothing has happened.
+    spare: Mutex<Vec<AttemptDirectory>>,
 }
 
 /// What was seen of a file.
@@ -81,6 +84,8 @@ struct Changes {
     taken: u64,
     /// It was written in place since.
     torn: bool,
+    /// Something has happened in its directory.
+    touched: bool,
 }
 
 impl Watcher {
@@ -94,6 +99,7 @@ impl Watcher {
             directory: LockedDirectory::create(&std::env::temp_dir())?,
             inotify: AsyncFd::new(inotify)?,
             watched: Mutex::default(),
+            spare: Mutex::default(),
         })
     }
 
@@ -109,10 +115,13 @@ impl Watcher {
                 Ok(event) if event.events().contains(ReadFlags::QUEUE_OVERFLOW) => {
                     watched.values().for_each(|seen| seen.note(ReadFlags::MODIFY));
                 }
-                Ok(event) if event.file_name().is_some_and(|name| name.to_bytes() == NAME.as_bytes()) => {
-                    watched.get(&event.wd()).into_iter().for_each(|seen| seen.note(event.events()));
+                Ok(event) => {
+                    let is_checkpoint =
+                        event.file_name().is_some_and(|name| name.to_bytes() == NAME.as_bytes());
+                    let Some(seen) = watched.get(&event.wd()) else { continue };
+                    seen.note(if is_checkpoint { event.events() } else { ReadFlags::empty() });
                 }
-                Ok(_) | Err(Errno::INTR) => {}
+                Err(Errno::INTR) => {}
                 Err(Errno::AGAIN) => return Ok(()),
                 Err(error) => return Err(error.into()),
             }
@@ -121,52 +130,110 @@ impl Watcher {
 }
 
 impl Seen {
+    /// Notes what has happened to the file, or that something has beside it.
     fn note(&self, events: ReadFlags) {
         let mut changes = lock(&self.changes);
+        changes.touched = true;
         if events.contains(ReadFlags::MOVED_TO) {
             changes.replaced += 1;
             changes.torn = false;
-        } else {
+        } else if events.intersects(ReadFlags::CREATE | ReadFlags::MODIFY) {
             changes.torn = true;
+        } else {
+            return;
         }
         self.changed.notify_one();
     }
 }
 
-/// The file of one attempt. Dropped, it is removed.
+/// A directory with a checkpoint in it, and what was seen there.
 #[derive(Debug)]
-pub(super) struct CheckpointFile {
-    watcher: Arc<Watcher>,
+struct AttemptDirectory {
     directory: PathBuf,
-    pub(super) path: PathBuf,
     watch: i32,
     seen: Arc<Seen>,
 }
 
-impl CheckpointFile {
-    fn create(watcher: Arc<Watcher>, last: &[u8]) -> io::Result<Self> {
-        let directory = watcher.directory.path.join(random_name()?);
+impl Watcher {
+    /// A directory with this checkpoint in it.
+    fn directory_with(&self, last: &[u8]) -> io::Result<AttemptDirectory> {
+        if last.is_empty()
+            && let Some(renamed) = self.spare_directory()
+        {
+            return Ok(renamed);
+        }
+        let directory = self.directory.path.join(random_name()?);
         DirBuilder::new().mode(0o700).create(&directory)?;
-        let path = directory.join(NAME);
         let begin = || -> io::Result<(i32, Arc<Seen>)> {
             // It can be replaced and not written: a command that tries to write in place hears so at once.
-            let mut file = OpenOptions::new().write(true).create_new(true).mode(0o400).open(&path)?;
+            let mut file = OpenOptions::new()
+                .write(true)
+                .create_new(true)
+                .mode(0o400)
+                .open(directory.join(NAME))?;
             file.write_all(last)?;
-            let flags = WatchFlags::MOVED_TO | WatchFlags::CREATE | WatchFlags::MODIFY | WatchFlags::ONLYDIR;
+            let flags = WatchFlags::MOVED_TO
+                | WatchFlags::CREATE
+                | WatchFlags::MODIFY
+                | WatchFlags::MOVED_FROM
+                | WatchFlags::DELETE
+                | WatchFlags::ATTRIB
+                | WatchFlags::ONLYDIR;
             // Noted before it is unlocked: no event of it can come sooner.
-            let mut seen_by_watch = lock(&watcher.watched);
-            let watch = inotify::add_watch(watcher.inotify.get_ref(), &directory, flags)?;
+            let mut seen_by_watch = lock(&self.watched);
+            let watch = inotify::add_watch(self.inotify.get_ref(), &directory, flags)?;
             let seen = Arc::new(Seen::default());
             seen_by_watch.insert(watch, Arc::clone(&seen));
             Ok((watch, seen))
         };
         match begin() {
-            Ok((watch, seen)) => Ok(CheckpointFile { watcher, directory, path, watch, seen }),
+            Ok((watch, seen)) => Ok(AttemptDirectory { directory, watch, seen }),
             Err(error) => {
                 let _ = fs::remove_dir_all(&directory);
                 Err(error)
             }
         }
+    }
+
+    /// One in which nothing has happened, under a name that no earlier attempt has seen.
+    fn spare_directory(&self) -> Option<AttemptDirectory> {
+        let spare = lock(&self.spare).pop()?;
+        let name = random_name().map(|name| self.directory.path.join(name));
+        let is_untouched = self.catch_up().is_ok() && !lock(&spare.seen.changes).touched;
+        match name {
+            Ok(name) if is_untouched && fs::rename(&spare.directory, &name).is_ok() => {
+                Some(AttemptDirectory { directory: name, ..spare })
+            }
+            _ => {
+                self.remove(&spare);
+                None
+            }
+        }
+    }
+
+    fn remove(&self, attempt: &AttemptDirectory) {
+        lock(&self.watched).remove(&attempt.watch);
+        let _ = inotify::remove_watch(self.inotify.get_ref(), attempt.watch);
+        let _ = fs::remove_dir_all(&attempt.directory);
+    }
+}
+
+/// The file of one attempt. Dropped, it is removed, or serves another one.
+#[derive(Debug)]
+pub(super) struct CheckpointFile {
+    watcher: Arc<Watcher>,
+    /// Until it is dropped.
+    attempt: Option<AttemptDirectory>,
+    pub(super) path: PathBuf,
+    seen: Arc<Seen>,
+    began_empty: bool,
+}
+
+impl CheckpointFile {
+    fn create(watcher: Arc<Watcher>, last: &[u8]) -> io::Result<Self> {
+        let attempt = watcher.directory_with(last)?;
+        let (path, seen) = (attempt.directory.join(NAME), Arc::clone(&attempt.seen));
+        Ok(CheckpointFile { watcher, attempt: Some(attempt), path, seen, began_empty: last.is_empty() })
     }
 
     /// Waits until something may have happened to it.
@@ -264,9 +331,12 @@ impl CheckpointFile {
 
 impl Drop for CheckpointFile {
     fn drop(&mut self) {
-        lock(&self.watcher.watched).remove(&self.watch);
-        let _ = inotify::remove_watch(self.watcher.inotify.get_ref(), self.watch);
-        let _ = fs::remove_dir_all(&self.directory);
+        let Some(attempt) = self.attempt.take() else { return };
+        if self.began_empty && self.changes().is_ok_and(|changes| !changes.touched) {
+            lock(&self.watcher.spare).push(attempt);
+        } else {
+            self.watcher.remove(&attempt);
+        }
     }
 }
 
@@ -381,7 +451,7 @@ mod tests {
     }
 
     fn rename(file: &CheckpointFile, bytes: &[u8]) {
-        let beside = file.directory.join("new");
+        let beside = file.path.with_file_name("new");
         fs::write(&beside, bytes).unwrap();
         fs::rename(beside, &file.path).unwrap();
     }
@@ -415,9 +485,53 @@ mod tests {
             rename(&file, b"10");
             rename(&file, b"11");
             assert_eq!(newest(&file).as_deref(), Some(b"11".as_slice()), "only the newest");
-            let directory = file.directory.clone();
+            let directory = file.path.parent().unwrap().to_owned();
             drop(file);
             assert!(!directory.exists());
+        });
+    }
+
+    #[test]
+    fn a_directory_in_which_nothing_has_happened_serves_another_attempt_under_another_name() {
+        on_runtime(|| {
+            let files = CheckpointFiles::default();
+            let inode = |file: &CheckpointFile| fs::metadata(&file.path).unwrap().ino();
+            let first = files.create(None).unwrap();
+            let (path, same) = (first.path.clone(), inode(&first));
+            drop(first);
+            let second = files.create(None).unwrap();
+            assert_eq!(inode(&second), same);
+            assert!(second.path != path && !path.exists());
+            rename(&second, b"1");
+            assert_eq!(newest(&second).as_deref(), Some(b"1".as_slice()));
+
+            let touches: [fn(&CheckpointFile); 4] = [
+                |file| fs::write(file.path.with_file_name("beside"), "").unwrap(),
+                |file| fs::remove_file(&file.path).unwrap(),
+                |file| fs::rename(&file.path, file.path.with_file_name("away")).unwrap(),
+                |file| rename(file, b"7"),
+            ];
+            for touch in touches {
+                let touched = files.create(None).unwrap();
+                let path = touched.path.clone();
+                touch(&touched);
+                drop(touched);
+                assert!(!path.parent().unwrap().exists(), "removed");
+                let next = files.create(None).unwrap();
+                assert_eq!(fs::read(&next.path).unwrap(), b"");
+                assert_eq!(fs::read_dir(next.path.parent().unwrap()).unwrap().count(), 1);
+                touch(&next);
+            }
+            // What was left by an attempt that still holds the name of its directory.
+            let left = files.create(None).unwrap();
+            let path = left.path.clone();
+            drop(left);
+            fs::write(path.with_file_name("late"), "").unwrap();
+            let next = files.create(None).unwrap();
+            assert!(!path.exists());
+            assert_eq!(fs::read_dir(next.path.parent().unwrap()).unwrap().count(), 1);
+            drop(files.create(Some(b"7")).unwrap());
+            assert_eq!(fs::read(&files.create(None).unwrap().path).unwrap(), b"");
         });
     }
 

@@ -17,7 +17,7 @@ use super::outcome::OutputEnd;
 use super::output_thread::OutputWriter;
 use crate::failure::Failure;
 use crate::hold_id::{HOLD_VARIABLE, JOB_VARIABLE, KEY_VARIABLE, TASK_VARIABLE, TOKEN_VARIABLE};
-use crate::process::{CommandEnd, CommandSpec, LeaseStatus, Streams, supervise};
+use crate::process::{CommandEnd, CommandSpec, LeaseStatus, Streams, Watchdog, supervise};
 
 /// How much of stdout is kept: one byte more than a result can have tells that it is too long.
 const STDOUT_KEPT: usize = PAYLOAD_BYTES_MAX + 1;
@@ -37,6 +37,7 @@ pub(super) async fn run(
     checkpoint: Option<&CheckpointFile>,
     words: &[OsString],
     grace_ms: u64,
+    watchdog: &Watchdog,
     lease_status: watch::Receiver<LeaseStatus>,
     writer: &OutputWriter,
 ) -> Result<CommandResult, Failure> {
@@ -49,7 +50,7 @@ pub(super) async fn run(
     let command = CommandSpec { words, variables: variables(job, checkpoint), grace_ms, streams };
     let (mut stdout, mut stderr_end) = (Vec::new(), OutputEnd::default());
     let finish = {
-        let supervising = supervise(command, lease_status, None);
+        let supervising = supervise(command, watchdog, lease_status, None);
         tokio::pin!(supervising);
         let (mut out_open, mut err_open) = (true, true);
         loop {

@@ -16,7 +16,7 @@ use super::command::{CommandResult, run};
 use super::job_line::JobLines;
 use super::outcome;
 use crate::failure::Failure;
-use crate::process::{LeaseStatus, boot_ms, most_grace_ms};
+use crate::process::{LeaseStatus, Watchdog, boot_ms, most_grace_ms};
 
 /// How long a job is kept whose command could not be started here, so that it does not come back at once: the first time,
 /// and at most.
@@ -28,6 +28,7 @@ pub(super) struct CommandHandler {
     pub(super) words: Vec<OsString>,
     /// What a command gets between TERM and KILL.
     pub(super) grace_ms: u64,
+    pub(super) watchdog: Watchdog,
     /// For how long a job is put off whose command asks for that.
     pub(super) snooze: Duration,
     pub(super) lines: Arc<JobLines>,
@@ -74,8 +75,17 @@ impl CommandHandler {
         let run_with = async |file: Option<&CheckpointFile>| {
             let (over, ended) = watch::channel(false);
             let running = async {
-                let ran =
-                    run(job, payload, file, &self.words, grace_ms, lease_status, &self.lines.writer).await;
+                let ran = run(
+                    job,
+                    payload,
+                    file,
+                    &self.words,
+                    grace_ms,
+                    &self.watchdog,
+                    lease_status,
+                    &self.lines.writer,
+                )
+                .await;
                 over.send_replace(true);
                 ran
             };

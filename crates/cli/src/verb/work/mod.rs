@@ -34,7 +34,7 @@ use crate::duration::{parse_ms, show_ms};
 use crate::exit_code::{self, ExitStatus};
 use crate::failure::Failure;
 use crate::identity;
-use crate::process::{Signals, grace_ms, pass_token};
+use crate::process::{Signals, Watchdog, grace_ms, pass_token};
 use crate::verb::VerbResult;
 use checkpoint_file::CheckpointFiles;
 use handler::{CommandHandler, StartFailures};
@@ -182,9 +182,14 @@ impl Args {
         if self.until_empty {
             worker = worker.until_empty();
         }
+        let watchdog = Watchdog::default();
+        // It begins while jobs are claimed.
+        let begins = watchdog.clone();
+        tokio::spawn(async move { begins.ensure().await });
         let handler = CommandHandler {
             words: self.command,
             grace_ms,
+            watchdog: watchdog.clone(),
             snooze: Duration::from_millis(self.snooze),
             lines: Arc::clone(&lines),
             unstarted: StartFailures::default(),
@@ -211,6 +216,7 @@ impl Args {
             Ok(running) => until_stopped(running, drain_ms, &lines, signals).await,
             Err(error) => Err(error),
         };
+        watchdog.dismiss().await;
         library.close().await;
         drained.map(drop).map_err(|error| Failure::of_library(error, &store.name))
     }

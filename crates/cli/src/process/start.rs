@@ -263,7 +263,13 @@ fn prepare(plan: &mut ChildPlan<'_>, mask: &nix::sys::signal::SigSet) -> Result<
         // The two of the C library's own, which it hides: ignored, as `posix_spawn` leaves them.
         for signal in [32, 33] {
             let ignored = [libc::SIG_IGN, 0, 0, 0];
-            libc::syscall(libc::SYS_rt_sigaction, signal, ignored.as_ptr(), std::ptr::null_mut::<c_void>(), 8);
+            libc::syscall(
+                libc::SYS_rt_sigaction,
+                signal,
+                ignored.as_ptr(),
+                std::ptr::null_mut::<c_void>(),
+                8,
+            );
         }
         if plan.in_foreground {
             // Where that fails, the command gets the terminal when it reads.

@@ -106,9 +106,12 @@ struct RunningBatch<'o> {
 
 impl RunningBatch<'_> {
     fn begin_next(&mut self, sequence: usize) {
-        if let Some((nth, context, operation)) = self.sequences.get_mut(sequence).and_then(VecDeque::pop_front) {
+        if let Some((nth, context, operation)) =
+            self.sequences.get_mut(sequence).and_then(VecDeque::pop_front)
+        {
             let performing = operation.perform(context);
-            self.under_way.push(Box::pin(async move { (sequence, (nth, performing.await)) }));
+            self.under_way
+                .push(Box::pin(async move { (sequence, (nth, performing.await)) }));
         }
     }
 

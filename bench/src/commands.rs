@@ -45,7 +45,7 @@ pub(crate) struct CommandsPlan {
 pub(crate) async fn measure(plan: &CommandsPlan, mut show: impl FnMut(Figure)) -> Result<(), Failed> {
     let scratch = ScratchDir::make(&plan.dir)?;
     let place = Place { directory: scratch.0.canonicalize()? };
-    place.succeed(&mut place.fencehold(&["store", "create"]))?;
+    Place::succeed(&mut place.fencehold(&["store", "create"]))?;
     work(plan, &place, &mut show)?;
     run(plan, &place, &mut show)?;
     let target = open(&place.store())?;
@@ -85,11 +85,11 @@ impl Place {
     }
 
     /// Runs it to its end.
-    fn succeed(&self, command: &mut Command) -> Result<Spent, Failed> {
+    fn succeed(command: &mut Command) -> Result<Spent, Failed> {
         let (started, cpu) = (Instant::now(), cpu_of_children());
         let status = command
             .status()
-            .map_err(|error| format!("{:?} cannot be started: {error}", command.get_program()))?;
+            .map_err(|error| format!("{} cannot be started: {error}", command.get_program().display()))?;
         if !status.success() {
             return Err(format!("{command:?} ended with {status}").into());
         }
@@ -125,15 +125,15 @@ fn work(plan: &CommandsPlan, place: &Place, show: &mut impl FnMut(Figure)) -> Re
     let concurrency = plan.concurrency.to_string();
     let (mut ours, mut theirs) = (Vec::new(), Vec::new());
     for _ in 0..plan.rounds {
-        place.succeed(
+        Place::succeed(
             &mut place.fencehold(&["job", "enqueue", "--queue", "q", "--kind", "k", "--jsonl", "jobs"]),
         )?;
         let mut xargs = place.command("xargs");
         xargs.args(["-P", &concurrency, "-n", "1", "true"]);
         xargs.stdin(std::fs::File::open(place.directory.join("jobs"))?);
-        theirs.push(place.succeed(&mut xargs)?);
+        theirs.push(Place::succeed(&mut xargs)?);
         let words = ["work", "--queue", "q", "--concurrency", &concurrency, "--until-empty", "--", "true"];
-        ours.push(place.succeed(&mut place.fencehold(&words))?);
+        ours.push(Place::succeed(&mut place.fencehold(&words))?);
     }
     let per_second =
         |spent: &[Spent]| many as f64 / median(spent.iter().map(|spent| spent.time.as_secs_f64()));
@@ -171,7 +171,7 @@ fn run(plan: &CommandsPlan, place: &Place, show: &mut impl FnMut(Figure)) -> Res
     let mut spent: [Vec<Vec<Duration>>; 4] = Default::default();
     for _ in 0..plan.rounds {
         let in_a_row = |make: &dyn Fn() -> Command| -> Result<Vec<Duration>, Failed> {
-            (0..plan.runs).map(|_| Ok(place.succeed(&mut make())?.time)).collect()
+            (0..plan.runs).map(|_| Ok(Place::succeed(&mut make())?.time)).collect()
         };
         spent[0].push(in_a_row(&|| flock(&["true"]))?);
         spent[1].push(in_a_row(&|| flock(&["sh", "-c", TWO_APPENDS]))?);
@@ -241,7 +241,7 @@ impl Drop for Owner {
 /// The most memory that `run` had when its command ran.
 fn memory_kb(place: &Place) -> Result<u64, Failed> {
     let script = "sed -n 's/^VmHWM:[^0-9]*\\([0-9]*\\).*/\\1/p' /proc/$PPID/status >memory";
-    place.succeed(&mut place.fencehold(&["run", "--key", "k", "--", "sh", "-c", script]))?;
+    Place::succeed(&mut place.fencehold(&["run", "--key", "k", "--", "sh", "-c", script]))?;
     let text = std::fs::read_to_string(Path::new(&place.directory).join("memory"))?;
     Ok(text.trim().parse()?)
 }

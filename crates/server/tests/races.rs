@@ -11,8 +11,8 @@ fn not_applicable(store: impl Fn() -> ServerTestStore) -> Vec<&'static str> {
     play_all(|| Environment::in_test_store(Arc::new(store())), 1).unwrap()
 }
 
-fn on_file() -> Option<TempDir> {
-    Some(tempfile::tempdir().unwrap())
+fn directory() -> TempDir {
+    tempfile::tempdir().unwrap()
 }
 
 #[test]
@@ -26,10 +26,10 @@ fn every_race_holds_through_a_server_on_memory() {
 
 #[test]
 fn every_race_holds_through_a_server_on_file() {
-    assert_eq!(not_applicable(|| ServerTestStore::on(on_file())), [""; 0]);
+    assert_eq!(not_applicable(|| ServerTestStore::on(Some(directory()))), [""; 0]);
 }
 
 #[test]
 fn every_race_holds_through_a_server_in_batches() {
-    assert_eq!(not_applicable(|| ServerTestStore::batching(on_file())), [""; 0]);
+    assert_eq!(not_applicable(|| ServerTestStore::batching(Some(directory()))), [""; 0]);
 }

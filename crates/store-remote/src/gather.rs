@@ -162,12 +162,11 @@ impl Gatherer {
         self.lanes().entry(lane.clone()).or_default().gathered.push_back(gathered);
         // A place may have become free in between.
         self.send_gathered(&lane, REQUESTS_MAX);
-        let response = match tokio::time::timeout(GATHER_MAX, &mut response).await {
-            Ok(response) => response,
-            Err(_) => {
-                self.send_gathered(&lane, usize::MAX);
-                response.await
-            }
+        let response = if let Ok(response) = tokio::time::timeout(GATHER_MAX, &mut response).await {
+            response
+        } else {
+            self.send_gathered(&lane, usize::MAX);
+            response.await
         };
         let closed = || RequestError::Unclear("the request was given up".to_owned());
         response.unwrap_or_else(|_| Err(GatherError::Failed(closed())))

@@ -505,22 +505,22 @@ mod tests {
             rename(&second, b"1");
             assert_eq!(newest(&second).as_deref(), Some(b"1".as_slice()));
 
-            let touches: [fn(&CheckpointFile); 4] = [
+            let changes: [fn(&CheckpointFile); 4] = [
                 |file| fs::write(file.path.with_file_name("beside"), "").unwrap(),
                 |file| fs::remove_file(&file.path).unwrap(),
                 |file| fs::rename(&file.path, file.path.with_file_name("away")).unwrap(),
                 |file| rename(file, b"7"),
             ];
-            for touch in touches {
+            for change in changes {
                 let touched = files.create(None).unwrap();
                 let path = touched.path.clone();
-                touch(&touched);
+                change(&touched);
                 drop(touched);
                 assert!(!path.parent().unwrap().exists(), "removed");
                 let next = files.create(None).unwrap();
                 assert_eq!(fs::read(&next.path).unwrap(), b"");
                 assert_eq!(fs::read_dir(next.path.parent().unwrap()).unwrap().count(), 1);
-                touch(&next);
+                change(&next);
             }
             // What was left by an attempt that still holds the name of its directory.
             let left = files.create(None).unwrap();

@@ -13,11 +13,12 @@ use tokio::net::unix::pipe;
 use tokio::sync::watch;
 
 use super::checkpoint_file::{self, CheckpointFile};
+use super::handler::CommandHandler;
 use super::outcome::OutputEnd;
 use super::output_thread::OutputWriter;
 use crate::failure::Failure;
 use crate::hold_id::{HOLD_VARIABLE, JOB_VARIABLE, KEY_VARIABLE, TASK_VARIABLE, TOKEN_VARIABLE};
-use crate::process::{CommandEnd, CommandSpec, LeaseStatus, Streams, Watchdog, supervise};
+use crate::process::{CommandEnd, CommandSpec, LeaseStatus, Streams, supervise};
 
 /// How much of stdout is kept: one byte more than a result can have tells that it is too long.
 const STDOUT_KEPT: usize = PAYLOAD_BYTES_MAX + 1;
@@ -32,15 +33,14 @@ pub(super) struct CommandResult {
 
 /// Runs the command for a job, from its start until nothing of it is left.
 pub(super) async fn run(
+    handler: &CommandHandler,
     job: &Job,
     payload: &str,
     checkpoint: Option<&CheckpointFile>,
-    words: &[OsString],
     grace_ms: u64,
-    watchdog: &Watchdog,
     lease_status: watch::Receiver<LeaseStatus>,
-    writer: &OutputWriter,
 ) -> Result<CommandResult, Failure> {
+    let CommandHandler { words, watchdog, lines, .. } = handler;
     let unready =
         |error: io::Error| Failure::failed(format!("the command's streams cannot be made: {error}"));
     let stdin = file_of(payload).map_err(unready)?;
@@ -57,13 +57,13 @@ pub(super) async fn run(
             tokio::select! {
                 finish = &mut supervising => break finish?,
                 heard = hear(&mut out, |bytes| keep(&mut stdout, bytes)), if out_open => out_open = heard,
-                heard = hear(&mut err, |bytes| note(&mut stderr_end, writer, bytes)), if err_open => err_open = heard,
+                heard = hear(&mut err, |bytes| note(&mut stderr_end, &lines.writer, bytes)), if err_open => err_open = heard,
             }
         }
     };
     // The rest. A process that left the group may hold the streams open for ever; it is not waited for.
     hear_rest(&out, |bytes| keep(&mut stdout, bytes));
-    hear_rest(&err, |bytes| note(&mut stderr_end, writer, bytes));
+    hear_rest(&err, |bytes| note(&mut stderr_end, &lines.writer, bytes));
     Ok(CommandResult { finish, stdout, stderr_end })
 }
 

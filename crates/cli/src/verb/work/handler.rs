@@ -75,17 +75,7 @@ impl CommandHandler {
         let run_with = async |file: Option<&CheckpointFile>| {
             let (over, ended) = watch::channel(false);
             let running = async {
-                let ran = run(
-                    job,
-                    payload,
-                    file,
-                    &self.words,
-                    grace_ms,
-                    &self.watchdog,
-                    lease_status,
-                    &self.lines.writer,
-                )
-                .await;
+                let ran = run(self, job, payload, file, grace_ms, lease_status).await;
                 over.send_replace(true);
                 ran
             };

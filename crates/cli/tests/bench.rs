@@ -58,6 +58,21 @@ fn jobs_are_measured_in_several_processes_and_none_is_left() {
 }
 
 #[test]
+fn a_run_that_is_interrupted_deletes_its_jobs() {
+    for (signal, code) in [(Signal::INT, 130), (Signal::TERM, 143)] {
+        let dir = TestDirectory::new();
+        let mut run = dir.start("bench job --duration 10m --processes 2");
+        eventually("jobs", || {
+            let listed = dir.fencehold("job ls --namespace fencehold.bench -o json");
+            listed.code == 0 && listed.json() != json!({ "jobs": [] })
+        });
+        run.send(signal);
+        assert_eq!(run.finish().code, code);
+        assert_eq!(list(&dir, "job ls"), Vec::<Value>::new());
+    }
+}
+
+#[test]
 fn what_a_killed_run_leaves_behind_the_next_one_deletes() {
     let dir = TestDirectory::new();
     let mut run = dir.start("bench job --duration 10m");

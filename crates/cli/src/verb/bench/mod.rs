@@ -5,6 +5,8 @@
 mod processes;
 mod report;
 
+use std::ops::ControlFlow;
+use std::process::ExitCode;
 use std::time::Duration;
 
 use fencehold::{Error, Fencehold};
@@ -18,12 +20,15 @@ use fencehold_load::{
 };
 use processes::Processes;
 use report::{BenchReport, OperationFigures};
+use rustix::process::Signal;
 
 use crate::context::{Context, CreateStore, OpenStore, pages};
 use crate::duration::{parse_ms, show_ms};
+use crate::exit_code::of_signal;
 use crate::failure::Failure;
 use crate::identity;
 use crate::output::note;
+use crate::process::Signals;
 use crate::show::Progress;
 use crate::verb::{VerbResult, verbs};
 
@@ -96,7 +101,7 @@ fn parse_time(text: &str) -> Result<u64, String> {
 }
 
 impl BenchArgs {
-    async fn run(self, context: &Context, what: BenchTarget) -> VerbResult {
+    async fn run(self, context: &Context, what: BenchTarget) -> VerbResult<ExitCode> {
         if self.processes > self.clients {
             return Err(Failure::usage("every process needs a client: --clients is too small"));
         }
@@ -107,7 +112,12 @@ impl BenchArgs {
         store.closing(async |store| self.measure(context, store, what).await).await
     }
 
-    async fn measure(&self, context: &Context, store: &OpenStore, what: BenchTarget) -> VerbResult {
+    async fn measure(
+        &self,
+        context: &Context,
+        store: &OpenStore,
+        what: BenchTarget,
+    ) -> VerbResult<ExitCode> {
         let namespace = match &context.namespace {
             named if *named != Namespace::default() => named.clone(),
             _ => Namespace::new(NAMESPACE)?,
@@ -121,7 +131,9 @@ impl BenchArgs {
         if self.process > 0 {
             let mut processes = Processes::Parent(context.output);
             let measured = self.operations(store, &mut processes, what).await;
-            return measured.map(drop).map_err(|failed| explain(store, failed));
+            return measured
+                .map(|_| ExitCode::SUCCESS)
+                .map_err(|failed| explain(store, failed));
         }
         let of_library = |error| Failure::of_library(error, &store.name);
         let fencehold = Fencehold::builder()
@@ -149,7 +161,10 @@ impl BenchArgs {
         let measured = measured.map_err(of_library).flatten();
         let released = lease.release().await;
         fencehold.close().await;
-        let operations = measured?;
+        let operations = match measured? {
+            ControlFlow::Continue(operations) => operations,
+            ControlFlow::Break(code) => return Ok(code),
+        };
         released.map_err(of_library)?;
         let report = BenchReport {
             store: store.name.clone(),
@@ -160,7 +175,8 @@ impl BenchArgs {
             operations,
         };
         let said = self.said(what);
-        context.output.one(&report, |style| report.text(style, &said))
+        context.output.one(&report, |style| report.text(style, &said))?;
+        Ok(ExitCode::SUCCESS)
     }
 
     /// What each client does, in a line.
@@ -180,12 +196,15 @@ impl BenchArgs {
         }
     }
 
-    /// While no other run does.
+    /// While no other run does. A signal ends it early, with an exit code, once what it made is deleted; a second one at once.
     async fn measure_alone(
         &self,
         store: &OpenStore,
         what: BenchTarget,
-    ) -> Result<Vec<OperationFigures>, Failure> {
+    ) -> Result<ControlFlow<ExitCode, Vec<OperationFigures>>, Failure> {
+        let mut signals = Signals::listen()
+            .map_err(|error| Failure::failed(format!("signals cannot be heard: {error}")))?;
+        let interrupted = |signal: Signal| ControlFlow::Break(ExitCode::from(of_signal(signal.as_raw())));
         let jobs = what == BenchTarget::Job;
         if jobs {
             delete_jobs(store).await?;
@@ -194,11 +213,22 @@ impl BenchArgs {
             .map_err(|error| Failure::failed(format!("the other processes cannot be started: {error}")))?;
         let phases = if jobs { 1 } else { 2 };
         note(&format!("measuring for {}", show_ms(phases * self.duration)));
-        let measured = self.operations(store, &mut processes, what).await;
-        let measured = measured.map_err(|failed| explain(store, failed));
+        let measured = tokio::select! {
+            biased;
+            signal = signals.next() => {
+                note("interrupted: deleting what this run has made");
+                Ok(interrupted(signal))
+            }
+            measured = self.operations(store, &mut processes, what) => {
+                measured.map(ControlFlow::Continue).map_err(|failed| explain(store, failed))
+            }
+        };
         drop(processes);
         if jobs {
-            delete_jobs(store).await?;
+            tokio::select! {
+                deleted = delete_jobs(store) => deleted?,
+                signal = signals.next() => return Ok(interrupted(signal)),
+            }
         }
         measured
     }

@@ -10,7 +10,7 @@ use std::time::{Duration, Instant};
 
 use fencehold_load::{Failed, Latencies, Measured};
 
-use crate::figure::Figure;
+use crate::figure::{Figure, median};
 use crate::job::enqueue_many;
 use crate::scratch_dir::{ScratchDir, open};
 
@@ -244,10 +244,4 @@ fn memory_kb(place: &Place) -> Result<u64, Failed> {
     Place::succeed(&mut place.fencehold(&["run", "--key", "k", "--", "sh", "-c", script]))?;
     let text = std::fs::read_to_string(Path::new(&place.directory).join("memory"))?;
     Ok(text.trim().parse()?)
-}
-
-fn median(numbers: impl Iterator<Item = f64>) -> f64 {
-    let mut numbers: Vec<f64> = numbers.collect();
-    numbers.sort_unstable_by(f64::total_cmp);
-    numbers.get(numbers.len() / 2).copied().unwrap_or(f64::NAN)
 }

@@ -99,6 +99,13 @@ pub(crate) fn table(lines: &[Figure]) -> String {
     std::iter::once(head.to_owned()).chain(lines.iter().map(Figure::row)).collect()
 }
 
+/// The one in the middle.
+pub(crate) fn median(numbers: impl IntoIterator<Item = f64>) -> f64 {
+    let mut numbers: Vec<f64> = numbers.into_iter().collect();
+    numbers.sort_unstable_by(f64::total_cmp);
+    numbers.get(numbers.len() / 2).copied().unwrap_or(f64::NAN)
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;

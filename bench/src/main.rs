@@ -25,6 +25,7 @@ mod redis;
 mod scale;
 mod scratch_dir;
 mod server;
+mod workers;
 
 use std::path::PathBuf;
 use std::time::Duration;
@@ -61,6 +62,10 @@ enum BenchCommand {
     Postgres(postgres::PostgresPlan),
     /// `fencehold work` and `fencehold run`, beside xargs and flock
     Commands(commands::CommandsPlan),
+    /// Many worker processes on PostgreSQL, one job at a time each, beside as many of `graphile_worker`
+    Workers(workers::WorkersPlan),
+    #[command(hide = true)]
+    WorkerProcess(workers::WorkerProcessPlan),
     #[command(hide = true)]
     Own { directory: PathBuf },
     #[command(hide = true)]
@@ -101,6 +106,8 @@ async fn main() -> Result<(), Failed> {
         BenchCommand::Http(plan) => http::measure(&plan, show).await?,
         BenchCommand::Postgres(plan) => postgres::measure(&plan, show).await?,
         BenchCommand::Commands(plan) => commands::measure(&plan, show).await?,
+        BenchCommand::Workers(plan) => workers::measure(&plan, show).await?,
+        BenchCommand::WorkerProcess(plan) => return workers::work_until_told(&plan).await,
         BenchCommand::Own { directory } => return lease::own_until_told(&directory).await,
         BenchCommand::Fill { directory, many } => return job::fill(&directory, many).await,
     }

@@ -21,7 +21,7 @@ use crate::scratch_dir::open_url;
 use crate::{parse_time, scale};
 
 /// As long as the peers'.
-const PAYLOAD_BYTES: usize = 200;
+pub(crate) const PAYLOAD_BYTES: usize = 200;
 /// How many take leases at once.
 const LEASE_CLIENTS: usize = 8;
 /// How many live jobs at once, and how many jobs one call has.
@@ -304,6 +304,6 @@ async fn latency(target: &Target, plan: &PostgresPlan) -> Result<Figure, Failed>
 }
 
 /// A queue that no other run has.
-fn fresh_queue(target: &Target, what: &str) -> Result<QueueName, Failed> {
+pub(crate) fn fresh_queue(target: &Target, what: &str) -> Result<QueueName, Failed> {
     Ok(QueueName::new(format!("bench/{what}/{}/{}", std::process::id(), target.fresh()))?)
 }

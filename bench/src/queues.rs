@@ -42,6 +42,18 @@ impl PeerQueues {
         self.ask(peer, &words).map(|Single { single }| single)
     }
 
+    /// Enqueues so many jobs, in a schema that is made afresh.
+    pub(crate) fn fill(&self, peer: &str, jobs: usize) -> Result<(), Failed> {
+        self.ask(peer, &["fill", &jobs.to_string()])
+    }
+
+    /// A worker that runs one job at a time.
+    pub(crate) fn worker(&self, peer: &str) -> Command {
+        let mut command = Command::new(&self.program);
+        command.args([peer, "work"]);
+        command
+    }
+
     fn ask<T: for<'de> Deserialize<'de>>(&self, peer: &str, words: &[&str]) -> Result<T, Failed> {
         let answer = Command::new(&self.program)
             .arg(peer)

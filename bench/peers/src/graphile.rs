@@ -1,5 +1,6 @@
-//! `graphile_worker` with its local queue.
+//! `graphile_worker`, with and without its local queue.
 
+use std::io::Write as _;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -15,6 +16,8 @@ use crate::load::{Done, Peer, Settings};
 /// As in its own benchmark.
 const EVERY: Duration = Duration::from_millis(5);
 const CONNECTIONS: u32 = 66;
+/// Of a process that runs one job at a time: one to claim and complete, one that listens.
+const WORKER_CONNECTIONS: u32 = 2;
 
 #[derive(Clone)]
 pub(crate) struct Graphile {
@@ -35,6 +38,9 @@ impl TaskHandler for Bench {
         if let Some(done) = context.get_ext::<Done>() {
             done.one();
         }
+        if context.get_ext::<OnStdout>().is_some() {
+            say_one().map_err(|error| error.to_string())?;
+        }
         Ok::<(), String>(())
     }
 }
@@ -49,6 +55,37 @@ fn options(url: &str) -> WorkerOptions {
 
 fn failed(error: impl std::fmt::Display) -> Failed {
     error.to_string().into()
+}
+
+/// In a process that works one job at a time: stdout gets a byte for each.
+#[derive(Clone, Copy, Debug)]
+struct OnStdout;
+
+/// Works one job at a time, without a local queue, until stdin ends. It says with a byte on stdout that it is ready, begins when it
+/// reads a line, and says with a byte that a job was run.
+pub(crate) async fn work_until_told(url: &str) -> Result<(), Failed> {
+    let options = options(url)
+        .max_pg_conn(WORKER_CONNECTIONS)
+        .concurrency(1)
+        .add_extension(OnStdout);
+    let worker = options.init().await.map_err(failed)?;
+    say_one()?;
+    next_line().await?;
+    tokio::select! {
+        ended = worker.run() => ended.map_err(failed),
+        ended = next_line() => ended,
+    }
+}
+
+fn say_one() -> std::io::Result<()> {
+    let mut stdout = std::io::stdout();
+    stdout.write_all(b".")?;
+    stdout.flush()
+}
+
+async fn next_line() -> Result<(), Failed> {
+    tokio::task::spawn_blocking(|| std::io::stdin().read_line(&mut String::new())).await??;
+    Ok(())
 }
 
 impl Graphile {
@@ -73,7 +110,11 @@ impl Peer for Graphile {
     }
 
     async fn one(&self, nth: String) -> Result<(), Failed> {
-        self.utils.add_job(Bench { nth }, JobSpec::default()).await.map_err(failed).map(drop)
+        self.utils
+            .add_job(Bench { nth }, JobSpec::default())
+            .await
+            .map_err(failed)
+            .map(drop)
     }
 
     async fn work(&self, settings: Settings, done: Done) -> Result<impl Sized, Failed> {

@@ -56,7 +56,8 @@ pub(crate) trait Peer: Clone + Send + Sync + 'static {
     /// Enqueues one job.
     fn one(&self, payload: String) -> impl Future<Output = Result<(), Failed>> + Send;
     /// Starts a worker that calls `done` for every job, and goes on until it is dropped.
-    fn work(&self, settings: Settings, done: Done) -> impl Future<Output = Result<impl Sized, Failed>> + Send;
+    fn work(&self, settings: Settings, done: Done)
+    -> impl Future<Output = Result<impl Sized, Failed>> + Send;
 }
 
 /// A payload of the usual length, when it is written as the only field of an object: `{"nth":"…"}`.
@@ -64,12 +65,18 @@ fn payload(nth: usize) -> String {
     format!("{nth:0width$}", width = PAYLOAD_BYTES - 10)
 }
 
-/// Enqueues in bulk, then starts a worker and waits until all handlers have run.
-pub(crate) async fn process(peer: impl Peer, jobs: usize, settings: Settings) -> Result<Value, Failed> {
-    let began = Instant::now();
+/// Enqueues in bulk.
+pub(crate) async fn fill(peer: &impl Peer, jobs: usize) -> Result<(), Failed> {
     for first in (0..jobs).step_by(BULK) {
         peer.bulk((first..jobs.min(first + BULK)).map(payload).collect()).await?;
     }
+    Ok(())
+}
+
+/// Enqueues in bulk, then starts a worker and waits until all handlers have run.
+pub(crate) async fn process(peer: impl Peer, jobs: usize, settings: Settings) -> Result<Value, Failed> {
+    let began = Instant::now();
+    fill(&peer, jobs).await?;
     let bulk = jobs as f64 / began.elapsed().as_secs_f64();
     let done = Done::default();
     let began = Instant::now();
@@ -112,7 +119,9 @@ pub(crate) async fn single(peer: impl Peer, clients: usize, time: Duration) -> R
 /// What an earlier run left behind is not built upon.
 pub(crate) async fn forget_schema(url: &str, schema: &str) -> Result<(), Failed> {
     let pool = sqlx::PgPool::connect(url).await?;
-    sqlx::query(&format!("DROP SCHEMA IF EXISTS {schema} CASCADE")).execute(&pool).await?;
+    sqlx::query(&format!("DROP SCHEMA IF EXISTS {schema} CASCADE"))
+        .execute(&pool)
+        .await?;
     pool.close().await;
     Ok(())
 }

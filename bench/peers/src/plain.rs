@@ -52,7 +52,9 @@ impl Peer for Plain {
 pub(crate) async fn hold_snapshot(url: &str) -> Result<(), Failed> {
     let pool = PgPool::connect(url).await?;
     let mut session = pool.acquire().await?;
-    sqlx::query("BEGIN ISOLATION LEVEL REPEATABLE READ").execute(&mut *session).await?;
+    sqlx::query("BEGIN ISOLATION LEVEL REPEATABLE READ")
+        .execute(&mut *session)
+        .await?;
     sqlx::query("SELECT count(*) FROM pg_class").execute(&mut *session).await?;
     println!("held");
     std::io::stdin().read_to_end(&mut Vec::new())?;

@@ -112,12 +112,7 @@ impl BenchArgs {
         store.closing(async |store| self.measure(context, store, what).await).await
     }
 
-    async fn measure(
-        &self,
-        context: &Context,
-        store: &OpenStore,
-        what: BenchTarget,
-    ) -> VerbResult<ExitCode> {
+    async fn measure(&self, context: &Context, store: &OpenStore, what: BenchTarget) -> VerbResult<ExitCode> {
         let namespace = match &context.namespace {
             named if *named != Namespace::default() => named.clone(),
             _ => Namespace::new(NAMESPACE)?,
@@ -131,9 +126,7 @@ impl BenchArgs {
         if self.process > 0 {
             let mut processes = Processes::Parent(context.output);
             let measured = self.operations(store, &mut processes, what).await;
-            return measured
-                .map(|_| ExitCode::SUCCESS)
-                .map_err(|failed| explain(store, failed));
+            return measured.map(|_| ExitCode::SUCCESS).map_err(|failed| explain(store, failed));
         }
         let of_library = |error| Failure::of_library(error, &store.name);
         let fencehold = Fencehold::builder()

@@ -17,6 +17,8 @@ use super::progress::{Progress, ProgressNote, ProgressNotes};
 use super::test_points;
 
 const DATABASE: &str = "fencehold.db";
+/// A page of the log, without its header.
+const PAGE_BYTES: u64 = 4096;
 const MARK: &str = "uncertain";
 const TURNS: &str = "disk.lock";
 /// What is in it once a store was kept here.
@@ -184,6 +186,12 @@ impl StoreDirectory {
 
     fn log(&self) -> PathBuf {
         self.path.join(format!("{DATABASE}-wal"))
+    }
+
+    /// How many pages the log has, or had when it was longest since it was last cut off. One that cannot be asked counts as long.
+    pub(super) fn log_pages(&self) -> i64 {
+        let bytes = fs::metadata(self.log()).map_or(u64::MAX, |log| log.len());
+        i64::try_from(bytes / PAGE_BYTES).unwrap_or(i64::MAX)
     }
 
     /// Makes the log what everybody reads of it, on the disk as well. After a sync that failed, the end of the log can be read and yet

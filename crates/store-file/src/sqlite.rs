@@ -24,6 +24,9 @@ use super::{boot_clock, lease_rows, test_points};
 /// others wait.
 const LOG_PAGES_IDLE: i64 = 1_000;
 const LOG_PAGES_BUSY: i64 = 8_000;
+/// A log of so many pages stays when its owner ends, and when the next one begins: one command after the other would copy it back, which
+/// takes five syncs, for a page or two each.
+pub(super) const LOG_PAGES_LEFT: i64 = 64;
 
 /// How often a log that was removed is tried to be saved, while a process reads: for a minute.
 const RESCUES_MAX: usize = 3_000;
@@ -72,6 +75,8 @@ pub(super) struct StartingPoint {
     pub(super) longest_ttl_ms: u64,
     pub(super) note: Option<ProgressNote>,
     pub(super) oldest_seq: u64,
+    /// How many pages the log has.
+    pub(super) log_pages: i64,
     /// What is noted of the clock.
     pub(super) clock: boot_clock::NotedClock,
 }
@@ -100,7 +105,7 @@ impl SqlitePersistence {
         files: FileIdentities,
         came: StartingPoint,
     ) -> Self {
-        let StartingPoint { epoch, batch, longest_ttl_ms, note, oldest_seq, clock } = came;
+        let StartingPoint { epoch, batch, longest_ttl_ms, note, oldest_seq, log_pages, clock } = came;
         SqlitePersistence {
             connection,
             files,
@@ -115,7 +120,7 @@ impl SqlitePersistence {
             note,
             syncs: true,
             commit_us: None,
-            log_pages: 0,
+            log_pages,
             forgotten_seq: oldest_seq.saturating_sub(1),
             losses: OldEventChanges::default(),
             buffer: Vec::new(),
@@ -196,9 +201,14 @@ impl SqlitePersistence {
         }
     }
 
-    /// Ends the hold on the database, with everything copied back where that can be done. `Some`: the disk failed.
+    /// Ends the hold on the database, with everything copied back where that can be done; but a short log that is synced stays, for it is
+    /// what the next owner would have to begin with. `Some`: the disk failed.
     pub(super) fn close(mut self) -> Option<DiskFailed> {
         let lost = self.what_is_lost();
+        let stays = !self.says_unsynced && (1..=LOG_PAGES_LEFT).contains(&self.log_pages);
+        if stays && lost == MissingFile::Nothing && self.failure.is_none() {
+            return None;
+        }
         if self.says_unsynced {
             // Where this is found, everything before it in the log is there as well. Where it cannot be written, the note stands.
             let _ = self.with_disk_lock(Self::say_synced);

@@ -21,7 +21,7 @@ use super::disk_lock::DiskLock;
 use super::load::{Trust, lift_floors, load};
 use super::progress::{AcknowledgedProgress, Progress, ProgressNote};
 use super::schema::{self, is_busy, sorry};
-use super::sqlite::{SqlitePersistence, StartingPoint, from_sql, number, to_sql};
+use super::sqlite::{LOG_PAGES_LEFT, SqlitePersistence, StartingPoint, from_sql, number, to_sql};
 use super::{lease_rows, test_points};
 
 /// What an owner has.
@@ -183,8 +183,11 @@ fn try_attempt(
     test_points::pass(place, "takeover");
     sync(place, &disk_lock, waits_for, || connection.execute_batch("COMMIT"))?;
     disk_lock.end();
-    let blocked = format!("{} cannot be copied back: another process writes to it", place.path().display());
-    copy_back_all(place, &connection, &disk_lock, &blocked, waits_for)?;
+    let mut log_pages = place.log_pages();
+    if marked || trust != Trust::Exact || log_pages > LOG_PAGES_LEFT {
+        copy_back_all(place, &connection, &disk_lock, waits_for)?;
+        log_pages = 0;
+    }
     let mut note = place.note_about(&begun.store);
     let (batch, longest_ttl_ms) = (begun.batch, kept.longest_ttl_ms);
     let first = AcknowledgedProgress { epoch: next, acknowledged: batch, synced: batch, longest_ttl_ms };
@@ -204,7 +207,8 @@ fn try_attempt(
             format!("{}: its files were removed or replaced while it was opened", place.path().display());
         return Err(StoreError::Unavailable { message: why }.into());
     }
-    let came = StartingPoint { epoch: next, batch, longest_ttl_ms, note, oldest_seq, clock: clock_note };
+    let came =
+        StartingPoint { epoch: next, batch, longest_ttl_ms, note, oldest_seq, log_pages, clock: clock_note };
     let keep = SqlitePersistence::new(connection, Arc::clone(place), disk_lock, files, came);
     Ok(TakeoverResult::Became(Box::new(Ownership { epoch: next, engine, ahead_ms, keep, lock })))
 }
@@ -264,9 +268,9 @@ fn copy_back_all(
     place: &StoreDirectory,
     connection: &Connection,
     disk_lock: &DiskLock,
-    blocked: &str,
     waits_for: &dyn Fn(String) -> bool,
 ) -> Result<(), TakeoverError> {
+    let blocked = format!("{} cannot be copied back: another process writes to it", place.path().display());
     // It begins anew then, and takes no room that it does not need.
     let copy = "PRAGMA wal_checkpoint(TRUNCATE)";
     let epoch = || number(connection, "SELECT epoch FROM meta", []);
@@ -293,7 +297,7 @@ fn copy_back_all(
             }
             disk_lock.end();
         }
-        if !waits_for(blocked.to_owned()) {
+        if !waits_for(blocked.clone()) {
             return Err(super::service::closed().into());
         }
         pause();

@@ -113,13 +113,46 @@ fn a_log_that_cannot_be_copied_back_as_the_owner_ends_is_noted() {
 
 #[test]
 fn a_log_that_cannot_be_copied_back_by_the_next_owner_is_noted() {
-    let fixture = Fixture::new();
-    take(&fixture.open(), "k", 1);
-    fixture.clock.advance(TTL_MS - 1);
-    fixture.set_gate("copy.fails");
-    let next = fixture.open();
+    let (fixture, store) = Fixture::opened();
+    // A long one: a short one stays.
+    for nth in 0..50 {
+        take(&store, &format!("key-{nth}"), 1);
+    }
+    take(&store, "k", 1);
+    let copy = fixture.copied(&["fencehold.db", "fencehold.db-wal"]);
+    copy.clock.advance(TTL_MS - 1);
+    copy.set_gate("copy.fails");
+    let next = copy.open();
     assert!(block_on(next.get(&impatient(), key("k"))).is_err());
-    fixture.lift_gate("copy.fails");
+    copy.lift_gate("copy.fails");
     assert_eq!(remaining_ms(&next, "k"), TTL_MS);
-    assert!(!fixture.path().join("uncertain").exists(), "the mark has been heeded");
+    assert!(!copy.path().join("uncertain").exists(), "the mark has been heeded");
+}
+
+/// One command after the other, each of which is the owner for a moment.
+#[test]
+fn a_short_log_is_copied_by_no_owner_that_ends_or_begins() {
+    let fixture = Fixture::new();
+    let token = take(&fixture.open(), "k", 1);
+    fixture.clock.advance(1);
+    for gate in ["checkpoint.fails", "copy.fails"] {
+        fixture.set_gate(gate);
+    }
+    for nth in 0..5 {
+        let store = fixture.open();
+        assert_eq!(view(&store, "k").token, token);
+        assert_eq!(remaining_ms(&store, "k"), TTL_MS - 1, "nothing failed that lengthens it");
+        take(&store, &format!("key-{nth}"), 1);
+    }
+}
+
+#[test]
+fn a_log_that_short_owners_leave_behind_stays_short() {
+    let fixture = Fixture::new();
+    for nth in 0..40 {
+        take(&fixture.open(), &format!("key-{nth}"), 1);
+        let log = std::fs::metadata(fixture.path().join("fencehold.db-wal"));
+        let pages = log.map_or(0, |log| log.len() / 4096);
+        assert!(pages < 100, "{pages} pages");
+    }
 }

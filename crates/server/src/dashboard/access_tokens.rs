@@ -71,7 +71,7 @@ fn table(page: &PageRequest, tokens: &[AccessTokenView]) -> Markup {
     };
     html! {
         div class="scroll" { table class="list" {
-            thead { tr { th { "id" } th { "name" } th { "namespace" } th { "scopes" } th { "created" } th { "last used" } th { "expires" } th {} } }
+            thead { tr { th { "id" } th { "name" } th { "namespace" } th { "scopes" } th { "created" } th { "last used" } th { "expires" } th { span class="visually-hidden" { "change" } } } }
             tbody {
                 @for token in tokens {
                     tr {

@@ -44,7 +44,7 @@ const fn finding_class(finding: FindingKind) -> &'static str {
 fn table(page: &PageRequest, effects: &[EffectView]) -> Markup {
     html! {
         div class="scroll" { table class="list" {
-            thead { tr { th { "finding" } th { "effect" } th { "job" } th { "kind" } th { "queue" } th { "job is" } th class="number" { "token" } th { "written" } th { "undone by" } th {} } }
+            thead { tr { th { "finding" } th { "effect" } th { "job" } th { "kind" } th { "queue" } th { "job is" } th class="number" { "token" } th { "written" } th { "undone by" } th { span class="visually-hidden" { "change" } } } }
             tbody {
                 @for effect in effects {
                     tr {

@@ -60,6 +60,11 @@ pub(super) fn job(page: &PageRequest, id: &str) -> Markup {
     html! { a class="name mono" href=(page.href("job", &[("id", id)])) title=(id) { "…" (short) } }
 }
 
+/// A link to a worker.
+pub(super) fn worker(page: &PageRequest, owner: &str) -> Markup {
+    html! { a class="owner" href=(page.href("worker", &[("owner", owner)])) { (text::cell(owner)) } }
+}
+
 /// A link to what an event is about: a lease, or the job of a key `job/ID`.
 pub(super) fn subject(page: &PageRequest, key: &str) -> Markup {
     match key.strip_prefix("job/") {

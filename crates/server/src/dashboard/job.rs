@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use fencehold_contract::http::{CancelJobRequest, GetJobRequest, RetryJobRequest, op};
+use fencehold_contract::http::{CancelJobRequest, DeleteJobRequest, GetJobRequest, RetryJobRequest, op};
 use fencehold_contract::job::JobDetail;
 use fencehold_contract::problem::Problem;
 use fencehold_core::job::{CompensationState, JobId, JobState};
@@ -61,7 +61,7 @@ fn standing(page: &PageRequest, detail: &JobDetail) -> Markup {
             div { dt { "crashes" } dd { (job.crash_count) " of " (job.options.max_crashes) } }
             @if job.options.priority != 0 { div { dt { "priority" } dd { (job.options.priority) } } }
             @if let Some(runner) = &job.runner {
-                div { dt { "worked on by" } dd { (text::text(runner.owner.as_str())) } }
+                div { dt { "worked on by" } dd { (filter::worker(page, runner.owner.as_str())) } }
                 div { dt { "time left" } dd { span data-left-ms=(runner.remaining_ms) { (text::duration(runner.remaining_ms)) } " of " (text::duration(runner.ttl_ms)) } }
                 @if let Some(by) = &runner.cancel_requested_by { div { dt { "cancel requested" } dd { "by " (text::text(by.as_str())) } } }
             }
@@ -120,8 +120,30 @@ fn actions(page: &PageRequest, detail: &JobDetail) -> Markup {
                     }
                 }
             }
+            @if page.may::<op::DeleteJob>() && job.state != JobState::Running {
+                details class="act" id="delete" {
+                    summary { "Delete…" }
+                    form action=(page.href("delete-job", &[])) method="post" class="stack" {
+                        p { "The job is forgotten, with its attempts, its effects and its result. This cannot be taken back." }
+                        (page.form_token())
+                        input type="hidden" name="id" value=(job.id);
+                        (page.by_field())
+                        label class="check" { input type="checkbox" name="confirm" value="yes" required; "Delete this job" }
+                        button class="danger" { "Delete" }
+                    }
+                }
+            }
         }
     }
+}
+
+/// Forgets the job. One that runs is not forgotten.
+pub(super) async fn delete(page: Arc<PageRequest>) -> Result<PageResponse, Problem> {
+    page.confirmed()?;
+    let job_id: JobId = page.fields.need("id")?;
+    let request = DeleteJobRequest { job_id, by: page.by()?, force: false };
+    page.call_single::<op::DeleteJob>(request).await?;
+    Ok(PageResponse::Goto(page.href("jobs", &[])))
 }
 
 pub(super) async fn cancel(page: Arc<PageRequest>) -> Result<PageResponse, Problem> {
@@ -198,7 +220,7 @@ fn attempts(page: &PageRequest, detail: &JobDetail) -> Markup {
                 @if let Some(runner) = &detail.job.runner {
                     tr {
                         td class="number" { (text::token(detail.job.token)) }
-                        td { (text::cell(runner.owner.as_str())) }
+                        td { (filter::worker(page, runner.owner.as_str())) }
                         td { (text::moment(page.now_ms, runner.claimed_at_ms)) }
                         td class="number" { (text::duration(runner.age_ms)) }
                         td { (text::badge("running", "running")) }
@@ -208,7 +230,7 @@ fn attempts(page: &PageRequest, detail: &JobDetail) -> Markup {
                 @for attempt in detail.attempts.iter().rev() {
                     tr {
                         td class="number" { (text::token(attempt.token)) }
-                        td { (text::cell(attempt.owner.as_str())) }
+                        td { (filter::worker(page, attempt.owner.as_str())) }
                         td { (text::moment(page.now_ms, attempt.started_at_ms)) }
                         td class="number" { (text::duration(attempt.ended_at_ms.saturating_sub(attempt.started_at_ms))) }
                         td { (text::badge(text::attempt_outcome_class(attempt.outcome), attempt.outcome)) }

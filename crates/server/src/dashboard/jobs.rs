@@ -9,12 +9,12 @@ use fencehold_core::BadInput;
 use fencehold_core::job::JobState;
 use maud::{Markup, html};
 
-use super::page::{Page, PageRequest, PageResponse, ROWS_MAX};
+use super::page::{Fields, Page, PageRequest, PageResponse, ROWS_MAX};
 use super::queues::word;
-use super::{filter, layout, text};
+use super::{filter, layout, matching, text};
 
-pub(super) async fn view(page: Arc<PageRequest>) -> Result<PageResponse, Problem> {
-    let fields = &page.fields;
+/// What the fields of the filter ask for.
+pub(super) fn filter_of(fields: &Fields) -> Result<JobFilter, Problem> {
     let mut states = Vec::new();
     for named in fields.all("state") {
         let state = JobState::ALL.into_iter().find(|state| word(*state) == named);
@@ -27,14 +27,20 @@ pub(super) async fn view(page: Arc<PageRequest>) -> Result<PageResponse, Problem
             .ok_or_else(|| BadInput::new("label", "must be NAME=VALUE"))?;
         labels.push((pair.0.into(), pair.1.into()));
     }
-    let filter = JobFilter {
+    Ok(JobFilter {
         queue: fields.read("queue")?,
         kind: fields.read("kind")?,
-        states: states.clone(),
+        states,
         labels,
         owner: fields.read("owner")?,
         payload_contains: fields.get("payload").map(str::to_owned),
-    };
+    })
+}
+
+pub(super) async fn view(page: Arc<PageRequest>) -> Result<PageResponse, Problem> {
+    let fields = &page.fields;
+    let filter = filter_of(fields)?;
+    let states = filter.states.clone();
     let is_filtered = filter != JobFilter::default();
     let request = ListJobsRequest { filter, cursor: fields.read("cursor")?, limit: ROWS_MAX };
     let listed = page.call::<op::ListJobs>(request).await?;
@@ -46,8 +52,8 @@ pub(super) async fn view(page: Arc<PageRequest>) -> Result<PageResponse, Problem
             @else { (layout::empty("There are no jobs.", Some("fencehold job enqueue --queue emails --kind welcome --payload '{\"to\":\"ada@example.org\"}'"))) }
         } @else {
             (table(&page, &listed.jobs))
+            div class="below" { (filter::pages(&page, "jobs", listed.next_cursor, listed.jobs.is_empty())) (matching::jobs_link(&page)) }
         }
-        (filter::pages(&page, "jobs", listed.next_cursor, listed.jobs.is_empty()))
     };
     let live_prefix = Some("job/".to_owned());
     Ok(Page { title: "Jobs".to_owned(), section: "Jobs", live_prefix, main }.into())
@@ -89,7 +95,7 @@ fn table(page: &PageRequest, jobs: &[JobView]) -> Markup {
                             (text::state(job.state))
                             @if let Some(due_ms) = job.due_in_ms { " " span class="muted" { "in " (text::duration(due_ms)) } }
                         }
-                        td { @if let Some(runner) = &job.runner { (text::cell(runner.owner.as_str())) } }
+                        td { @if let Some(runner) = &job.runner { (filter::worker(page, runner.owner.as_str())) } }
                         td class="number" { (job.attempt_count) }
                         td class="number" { (job.failure_count) "/" (job.options.max_failures) }
                         td class="number" { (job.crash_count) "/" (job.options.max_crashes) }

@@ -42,6 +42,10 @@ pub(super) fn with_headers<const N: usize>(
     response
 }
 
+/// An open page asks for itself no sooner than this again; and one that is put together from many calls, than this.
+const REFRESH_MS: u32 = 1_000;
+const COSTLY_REFRESH_MS: u32 = 5_000;
+
 /// An entry of the navigation: path, name, and whether the caller may see it.
 type Entry = (&'static str, &'static str, fn(&PageRequest) -> bool);
 
@@ -57,11 +61,14 @@ fn sees_access<O: HttpOperation>(page: &PageRequest) -> bool {
     page.server.access.access_cache().is_some() && page.may::<O>()
 }
 
-const ENTRIES: [Entry; 8] = [
+const ENTRIES: [Entry; 9] = [
     ("./", "Overview", |_| true),
     ("leases", "Leases", sees::<op::ListLeases>),
     ("queues", "Queues", sees_jobs::<op::ListQueues>),
     ("jobs", "Jobs", sees_jobs::<op::ListJobs>),
+    ("workers", "Workers", |page| {
+        page.may::<op::ListLeases>() || sees_jobs::<op::ListJobs>(page) || page.may::<op::ListEvents>()
+    }),
     ("schedules", "Schedules", sees_jobs::<op::ListSchedules>),
     ("effects", "Effects", sees_jobs::<op::ListEffects>),
     ("audit", "Audit", sees_access::<op::ListAuditEntries>),
@@ -91,6 +98,8 @@ fn document(title: &str, theme: Theme, has_script: bool, body: &Markup) -> Strin
 pub(super) fn respond(request: &PageRequest, status: StatusCode, page: &Page) -> Response {
     let live = page.live_prefix.as_deref().filter(|_| request.may::<op::ListEvents>());
     let live = live.map(|prefix| request.href("live", &[("prefix", prefix)]));
+    let is_costly = ["Overview", "Workers"].contains(&page.section);
+    let refresh_ms = if is_costly { COSTLY_REFRESH_MS } else { REFRESH_MS };
     let body = html! {
         a class="skip" href="#main" { "Skip to the content" }
         header class="top" {
@@ -103,7 +112,7 @@ pub(super) fn respond(request: &PageRequest, status: StatusCode, page: &Page) ->
             span id="live" class="live" role="status" data-state="off" {}
             (settings(request, page))
         }
-        main id="main" tabindex="-1" data-now=(request.now_ms) data-live=[live] { (page.main) }
+        main id="main" tabindex="-1" data-now=(request.now_ms) data-live=[live] data-refresh-ms=(refresh_ms) { (page.main) }
     };
     with_headers(status, [], document(&page.title, request.theme, true, &body))
 }
@@ -230,6 +239,8 @@ pub(super) fn login(
             }
             form action="login" method="post" class="stack" {
                 input type="hidden" name="back" value=(back.unwrap_or_default());
+                // For managers of passwords, which keep each under a name.
+                input type="text" autocomplete="username" value="fencehold" hidden;
                 label {
                     "Access token"
                     input name="access_token" type="password" required autofocus autocomplete="current-password" spellcheck="false"

@@ -7,17 +7,17 @@ use std::collections::BTreeMap;
 use std::sync::Arc;
 
 use fencehold_contract::http::{GetLeaseRequest, NoQuery, RevokeLeaseRequest, op};
-use fencehold_contract::problem::{ErrorKind, Problem};
-use fencehold_contract::{HolderView, KeyContention, LeaseView, ListContentionRequest, ListEventsRequest};
+use fencehold_contract::problem::Problem;
+use fencehold_contract::{HolderView, KeyContention, LeaseView, ListContentionRequest};
 use fencehold_core::lease::LeaseOutcome;
-use fencehold_core::limits::PAGE_MAX;
 use fencehold_core::{Event, EventData, Key, Token};
 use maud::{Markup, html};
 
+use super::history;
 use super::leases::time_left;
 use super::page::{Page, PageRequest, PageResponse};
 use super::timeline::{self, Bar, Lane, Mark};
-use super::{layout, text};
+use super::{filter, layout, text};
 use crate::http::lease;
 
 /// How many holds are shown: the last ones.
@@ -88,7 +88,7 @@ fn standing(page: &PageRequest, view: &LeaseView, contention: Option<&KeyContent
         dl class="facts" {
             @match &view.holder {
                 Some(holder) => {
-                    div { dt { "held by" } dd { (text::text(holder.owner.as_str())) } }
+                    div { dt { "held by" } dd { (filter::worker(page, holder.owner.as_str())) } }
                     div { dt { "token" } dd { (text::token(view.token)) } }
                     @if let Some(task) = &holder.task { div { dt { "task" } dd { (text::text(task.as_str())) } } }
                     div { dt { "time left" } dd { (time_left(holder.remaining_ms, holder.ttl_ms)) " of " (text::duration(holder.ttl_ms)) } }
@@ -164,7 +164,8 @@ async fn events_of(page: &PageRequest, key: &Key) -> Result<Vec<Event>, Problem>
     let newest = page.call::<op::GetStoreStatus>(NoQuery {}).await?.newest_event_seq;
     let mut found = Vec::new();
     for back in EVENTS_BACK {
-        found = events_since(page, key, newest.saturating_sub(back)).await?;
+        found = history::events_since(page, Some(key.as_str()), newest.saturating_sub(back)).await?;
+        found.retain(|event| event.key == *key);
         let began = found
             .iter()
             .filter(|event| matches!(event.data, EventData::LeaseAcquired { .. }));
@@ -173,33 +174,6 @@ async fn events_of(page: &PageRequest, key: &Key) -> Result<Vec<Event>, Problem>
         }
     }
     Ok(found)
-}
-
-async fn events_since(page: &PageRequest, key: &Key, since: u64) -> Result<Vec<Event>, Problem> {
-    let mut found = Vec::new();
-    let mut cursor = Some(since);
-    loop {
-        let request = ListEventsRequest {
-            cursor,
-            prefix: Some(key.to_string()),
-            limit: PAGE_MAX,
-            ..ListEventsRequest::default()
-        };
-        let listed = match page.call::<op::ListEvents>(request).await {
-            // Then from the oldest that is kept.
-            Err(problem) if problem.kind == ErrorKind::CursorTooOld && cursor.is_some() => {
-                cursor = None;
-                continue;
-            }
-            listed => listed?,
-        };
-        let is_last = listed.events.len() < PAGE_MAX;
-        cursor = Some(listed.next_cursor);
-        found.extend(listed.events.into_iter().filter(|event| event.key == *key));
-        if is_last {
-            return Ok(found);
-        }
-    }
 }
 
 /// The holds by their tokens.
@@ -358,7 +332,7 @@ fn table(page: &PageRequest, holds: &BTreeMap<Token, Hold>, incidents: &[Inciden
                     @match row {
                         Row::Hold(token, hold) => tr {
                             td class="number" { (text::token(*token)) }
-                            td { @if let Some(owner) = &hold.owner { (text::cell(owner)) } }
+                            td { @if let Some(owner) = &hold.owner { (filter::worker(page, owner)) } }
                             td { @if let Some(task) = &hold.task { (text::cell(task)) } }
                             td { @if let Some(at_ms) = hold.from_ms { (text::moment(page.now_ms, at_ms)) } @else { span class="muted" { "not kept" } } }
                             td { @if let Some(at_ms) = hold.to_ms { (text::moment(page.now_ms, at_ms)) } }

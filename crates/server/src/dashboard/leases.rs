@@ -8,7 +8,7 @@ use fencehold_contract::{LeaseView, ListLeasesRequest};
 use maud::{Markup, html};
 
 use super::page::{Page, PageRequest, PageResponse, ROWS_MAX};
-use super::{filter, layout, text};
+use super::{filter, layout, matching, text};
 
 pub(super) async fn view(page: Arc<PageRequest>) -> Result<PageResponse, Problem> {
     let fields = &page.fields;
@@ -37,8 +37,8 @@ pub(super) async fn view(page: Arc<PageRequest>) -> Result<PageResponse, Problem
             @else { (layout::empty("Nothing is held. A command that holds a lease while it runs:", Some("fencehold run --key demo -- sleep 60"))) }
         } @else {
             (table(&page, &listed.leases))
+            div class="below" { (filter::pages(&page, "leases", listed.next_cursor, listed.leases.is_empty())) (matching::leases_link(&page)) }
         }
-        (filter::pages(&page, "leases", listed.next_cursor, listed.leases.is_empty()))
     };
     Ok(Page { title: "Leases".to_owned(), section: "Leases", live_prefix, main }.into())
 }
@@ -56,7 +56,7 @@ fn table(page: &PageRequest, leases: &[LeaseView]) -> Markup {
                         td { (filter::lease(page, view.key.as_str())) }
                         @match &view.holder {
                             Some(holder) => {
-                                td { (text::cell(holder.owner.as_str())) @if holder.yield_request.is_some() { " " (text::badge("waiting", "asked to yield")) } }
+                                td { (filter::worker(page, holder.owner.as_str())) @if holder.yield_request.is_some() { " " (text::badge("waiting", "asked to yield")) } }
                                 td { @if let Some(task) = &holder.task { (text::cell(task.as_str())) } }
                                 td class="number" { (text::token(view.token)) }
                                 td class="number" { (time_left(holder.remaining_ms, holder.ttl_ms)) }

@@ -10,21 +10,26 @@
 mod access_tokens;
 mod assets;
 mod audit;
+mod chart;
 mod effects;
 mod filter;
+mod history;
 mod job;
 mod jobs;
 mod layout;
 mod lease;
 mod leases;
 mod live;
+mod matching;
 mod overview;
 mod page;
 mod queues;
 mod schedules;
 mod session;
+mod stuck;
 mod text;
 mod timeline;
+mod workers;
 
 use std::sync::{Arc, OnceLock};
 
@@ -65,6 +70,10 @@ const VIEWS: &[(&str, Handler)] = &[
     ("/queues", |page| Box::pin(queues::view(page))),
     ("/jobs", |page| Box::pin(jobs::view(page))),
     ("/job", |page| Box::pin(job::view(page))),
+    ("/workers", |page| Box::pin(workers::view(page))),
+    ("/worker", |page| Box::pin(workers::one(page))),
+    ("/matching-leases", |page| Box::pin(matching::leases_view(page))),
+    ("/matching-jobs", |page| Box::pin(matching::jobs_view(page))),
     ("/schedules", |page| Box::pin(schedules::view(page))),
     ("/effects", |page| Box::pin(effects::view(page))),
     ("/audit", |page| Box::pin(audit::view(page))),
@@ -74,8 +83,11 @@ const VIEWS: &[(&str, Handler)] = &[
 /// The forms that change something.
 const ACTIONS: &[(&str, Handler)] = &[
     ("/revoke-lease", |page| Box::pin(lease::revoke(page))),
+    ("/revoke-leases", |page| Box::pin(matching::revoke_leases(page))),
+    ("/change-jobs", |page| Box::pin(matching::change_jobs(page))),
     ("/cancel-job", |page| Box::pin(job::cancel(page))),
     ("/retry-job", |page| Box::pin(job::retry(page))),
+    ("/delete-job", |page| Box::pin(job::delete(page))),
     ("/set-queue-mode", |page| Box::pin(queues::set_mode(page))),
     ("/resolve-effect", |page| Box::pin(effects::resolve(page))),
     ("/create-access-token", |page| Box::pin(access_tokens::create(page))),

@@ -8,19 +8,16 @@ use fencehold_contract::http::{GetLeaseRequest, NoQuery, op};
 use fencehold_contract::job::{
     EffectPage, FindingKind, JobFilter, JobView, ListEffectsRequest, ListJobsRequest, QueueView,
 };
-use fencehold_contract::problem::{ErrorKind, Problem};
+use fencehold_contract::problem::Problem;
 use fencehold_contract::{
-    KeyContention, LeaseStats, LeaseStatsRequest, LeaseView, ListContentionRequest, ListEventsRequest,
-    StoreStatus,
+    KeyContention, LeaseStats, LeaseStatsRequest, LeaseView, ListContentionRequest, StoreStatus,
 };
-use fencehold_core::job::{AttemptOutcome, JobState};
-use fencehold_core::lease::LeaseOutcome;
-use fencehold_core::{Event, EventData};
+use fencehold_core::job::JobState;
 use maud::{Markup, html};
 
 use super::page::{Page, PageRequest, PageResponse};
 use super::queues::word;
-use super::{filter, layout, text};
+use super::{chart, filter, history, layout, stuck, text};
 use crate::http::lease;
 
 /// How many contended keys, queues and jobs are shown.
@@ -28,6 +25,9 @@ const SHOWN_MAX: usize = 5;
 /// How far back, in events, the last hold that did not end well is looked for.
 const EVENTS_BACK: u64 = 1_000;
 const INCIDENTS_MAX: usize = 8;
+/// The chart: so many steps of so long.
+const CHART_STEPS: u64 = 12;
+const CHART_STEP_MS: u64 = 1_800_000;
 /// How many jobs with effects of note are read.
 const EFFECTS_READ: usize = 100;
 /// The times for which endings are counted.
@@ -40,17 +40,26 @@ pub(super) async fn view(page: Arc<PageRequest>) -> Result<PageResponse, Problem
     } else {
         Vec::new()
     };
+    let (contended, more_contended) =
+        if page.may::<op::ListContention>() { contended_keys(&page).await? } else { (Vec::new(), 0) };
     let main = html! {
         h1 { "Overview" }
         (health(&status))
         (counts(&page, &status))
-        div class="columns" {
-            @if page.may::<op::GetLeaseStats>() { (endings(&page).await?) }
-            @if page.may::<op::ListContention>() { (contention(&page).await?) }
-            @if page.has_jobs() && page.may::<op::ListQueues>() { (queues_of(&page, queues.clone()).await?) }
-            @if page.has_jobs() && page.may::<op::ListJobs>() { (attention(&page, &queues).await?) }
+        @if page.may::<op::ListContention>() || (page.has_jobs() && page.may::<op::ListQueues>()) {
+            (stuck::table(&page, &contended, &queues).await?)
         }
         @if page.may::<op::ListEvents>() { (incidents(&page, status.newest_event_seq).await?) }
+        div class="columns" {
+            div {
+                @if page.may::<op::GetLeaseStats>() { (endings(&page, status.newest_event_seq > 0).await?) }
+                @if page.has_jobs() && page.may::<op::ListJobs>() { (attention(&page, &queues).await?) }
+            }
+            div {
+                @if page.may::<op::ListContention>() { (contention(&page, &contended, more_contended)) }
+                @if page.has_jobs() && page.may::<op::ListQueues>() { (queues_of(&page, queues.clone()).await?) }
+            }
+        }
     };
     let live_prefix = Some(String::new());
     Ok(Page { title: "Overview".to_owned(), section: "Overview", live_prefix, main }.into())
@@ -118,43 +127,55 @@ fn counts(page: &PageRequest, status: &StoreStatus) -> Markup {
     }
 }
 
-/// How leases ended, as a bar for each time and a table of the same.
-async fn endings(page: &PageRequest) -> Result<Markup, Problem> {
-    let mut counted = Vec::with_capacity(WINDOWS.len());
+/// How leases ended, as a chart over the last hours and as a table of totals.
+async fn endings(page: &PageRequest, has_events: bool) -> Result<Markup, Problem> {
+    let count = async |since_ms| page.call::<op::GetLeaseStats>(LeaseStatsRequest { since_ms }).await;
+    let mut steps: Vec<(u64, LeaseStats)> = Vec::new();
+    // A store without events counts in its keys, which is no small thing.
+    for nth in 1..=if has_events { CHART_STEPS } else { 0 } {
+        steps.push((nth * CHART_STEP_MS, count(nth * CHART_STEP_MS).await?));
+    }
+    let mut totals = Vec::with_capacity(WINDOWS.len());
     for (name, since_ms) in WINDOWS {
-        counted.push((name, page.call::<op::GetLeaseStats>(LeaseStatsRequest { since_ms }).await?));
+        let known = steps.iter().find(|(from_ms, _)| *from_ms == since_ms);
+        totals
+            .push((name, if let Some((_, stats)) = known { stats.clone() } else { count(since_ms).await? }));
     }
     Ok(html! {
         section {
             h2 { "How leases ended" }
-            @if counted.iter().all(|(_, stats)| stats.total() == 0) {
+            @if totals.iter().all(|(_, stats)| stats.total() == 0) {
                 (layout::empty("No lease has ended in the last 24 hours.", Some("fencehold run --key demo -- echo done")))
             } @else {
-                div class="scroll" { table {
-                    thead { tr {
-                        th { "in the last" } th { span class="visually-hidden" { "picture" } }
-                        th class="number" { "released" } th class="number" { "expired" }
-                        th class="number" { "revoked" } th class="number" { "other" }
-                    } }
-                    tbody {
-                        @for (name, stats) in &counted {
-                            tr {
-                                th scope="row" { (name) @if !stats.complete { span class="muted" title="There were at least as many." { " ≥" } } }
-                                td class="share" { (share(stats)) }
-                                @for (class, count) in kinds(stats) {
-                                    td class={ "number " (class) } { (text::number(count)) }
+                div class="scroll" {
+                    @if has_events { (chart::draw(&chart::columns(&steps), CHART_STEP_MS)) }
+                    table {
+                        thead { tr {
+                            th { "in the last" } th { span class="visually-hidden" { "picture" } }
+                            @for (class, _) in kinds(&LeaseStats::default()) {
+                                th class="number" { span class={ "key " (class) } {} (chart::name_of(class)) }
+                            }
+                        } }
+                        tbody {
+                            @for (name, stats) in &totals {
+                                tr {
+                                    th scope="row" { (name) @if !stats.complete { span class="muted" title="There were at least as many: older events are gone." { " ≥" } } }
+                                    td class="share" { (share(stats)) }
+                                    @for (class, count) in kinds(stats) {
+                                        td class={ "number " @if count > 0 { (class) } @else { "muted" } } { (text::number(count)) }
+                                    }
                                 }
                             }
                         }
                     }
-                } }
+                }
             }
         }
     })
 }
 
 /// The colours and their counts.
-fn kinds(stats: &LeaseStats) -> [(&'static str, u64); 4] {
+pub(super) fn kinds(stats: &LeaseStats) -> [(&'static str, u64); 4] {
     let expired = stats.expired_count + stats.aged_out_count;
     let revoked = stats.revoked_count + stats.advanced_count;
     let other = stats.yielded_count + stats.abandoned_count;
@@ -181,16 +202,20 @@ fn share(stats: &LeaseStats) -> Markup {
     }
 }
 
-/// The keys that callers contend for, with who holds each of them: why others wait.
-async fn contention(page: &PageRequest) -> Result<Markup, Problem> {
+/// The keys that callers contend for, with who holds each of them; and how many more there are.
+async fn contended_keys(page: &PageRequest) -> Result<(Vec<(KeyContention, LeaseView)>, usize), Problem> {
     let list = page.call::<op::ListContention>(ListContentionRequest::default()).await?;
     let more = list.keys.len().saturating_sub(SHOWN_MAX);
-    let mut rows: Vec<(KeyContention, LeaseView)> = Vec::new();
+    let mut rows = Vec::new();
     for contended in list.keys.into_iter().take(SHOWN_MAX) {
         let request = GetLeaseRequest { key: contended.key.clone() };
         rows.push((contended, lease::get(page.context::<op::GetLease>()?, request).await?));
     }
-    Ok(html! {
+    Ok((rows, more))
+}
+
+fn contention(page: &PageRequest, rows: &[(KeyContention, LeaseView)], more: usize) -> Markup {
+    html! {
         section {
             h2 { "Contention " span class="muted" { "in the last hour" } }
             @if rows.is_empty() {
@@ -199,12 +224,12 @@ async fn contention(page: &PageRequest) -> Result<Markup, Problem> {
                 div class="scroll" { table {
                     thead { tr { th { "key" } th { "held by" } th class="number" { "held for" } th class="number" { "in line" } th class="number" { "refused" } } }
                     tbody {
-                        @for (contended, view) in &rows {
+                        @for (contended, view) in rows {
                             tr {
                                 td { (filter::lease(page, contended.key.as_str())) }
                                 @match &view.holder {
                                     Some(holder) => {
-                                        td { (text::cell(holder.owner.as_str())) }
+                                        td { (filter::worker(page, holder.owner.as_str())) }
                                         td class="number" { (text::duration(holder.age_ms)) }
                                     },
                                     None => { td class="muted" { "free" } td {} },
@@ -218,7 +243,7 @@ async fn contention(page: &PageRequest) -> Result<Markup, Problem> {
                 @if more > 0 { p class="muted small" { "and " (more) " more keys" } }
             }
         }
-    })
+    }
 }
 
 fn last_refused(contended: &KeyContention) -> Option<String> {
@@ -334,90 +359,14 @@ async fn attention(page: &PageRequest, queues: &[QueueView]) -> Result<Markup, P
 
 /// The last holds and attempts that did not end well, and who took over.
 async fn incidents(page: &PageRequest, newest: u64) -> Result<Markup, Problem> {
-    let from = newest.saturating_sub(EVENTS_BACK);
-    let request = |cursor| ListEventsRequest { cursor, limit: 1_000, ..ListEventsRequest::default() };
-    let listed = match page.call::<op::ListEvents>(request(Some(from))).await {
-        Err(problem) if problem.kind == ErrorKind::CursorTooOld => {
-            page.call::<op::ListEvents>(request(None)).await?
-        }
-        listed => listed?,
-    };
-    let events = listed.events;
-    let rows: Vec<(usize, &Event, Markup)> = events
-        .iter()
-        .enumerate()
-        .rev()
-        .filter_map(|(nth, event)| Some((nth, event, incident(&event.data)?)))
-        .take(INCIDENTS_MAX)
-        .collect();
+    let events = history::events_since(page, None, newest.saturating_sub(EVENTS_BACK)).await?;
     Ok(html! {
-        section {
+        section class="lost" {
             h2 { "What did not end well " span class="muted" { "the last of it" } }
-            @if rows.is_empty() {
-                (layout::empty("No holder or worker was lost lately, and no stale write was refused.", None))
-            } @else {
-                div class="scroll" { table {
-                    thead { tr { th { "when" } th { "what" } th { "token and owner" } th { "what happened" } th { "who took over" } } }
-                    tbody {
-                        @for (nth, event, what) in &rows {
-                            tr {
-                                td { (text::moment(page.now_ms, event.at_ms)) }
-                                td { (filter::subject(page, event.key.as_str())) }
-                                (what)
-                                td { (taken_over(&events[nth + 1..], event)) }
-                            }
-                        }
-                    }
-                } }
+            @match history::incidents(page, &events, None, INCIDENTS_MAX) {
+                Some(table) => (table),
+                None => (layout::empty("No holder or worker was lost lately, and no stale write was refused.", None)),
             }
         }
     })
-}
-
-/// Token, owner and what happened, as two cells. `None`: it ended well, or did not end. A failure that was reported is no incident: it is
-/// tried again, or among those that need a person.
-fn incident(data: &EventData) -> Option<Markup> {
-    let cells = |token, owner: &str, class, outcome: String, why: Option<&str>| {
-        html! {
-            td { (text::token(token)) " " (text::cell(owner)) }
-            td { (text::badge(class, outcome)) @if let Some(why) = why { " " (text::cell(why)) } }
-        }
-    };
-    match data {
-        EventData::LeaseEnded { token, owner, outcome, reason, .. }
-            if !matches!(outcome, LeaseOutcome::Released | LeaseOutcome::Yielded) =>
-        {
-            let reason = reason.as_ref().map(fencehold_core::Reason::as_str);
-            let class = text::lease_outcome_class(*outcome);
-            Some(cells(*token, owner.as_str(), class, outcome.to_string(), reason))
-        }
-        EventData::JobAttemptEnded { token, owner, outcome, .. }
-            if matches!(outcome, AttemptOutcome::Crashed | AttemptOutcome::TimedOut) =>
-        {
-            let class = text::attempt_outcome_class(*outcome);
-            Some(cells(*token, owner.as_str(), class, outcome.to_string(), None))
-        }
-        EventData::StaleWriteBlocked { token, current_token, .. } => Some(html! {
-            td { (text::token(*token)) }
-            td { (text::badge("stale", "stale write refused")) " " span class="muted" { "token " (current_token) " is the newest" } }
-        }),
-        _ => None,
-    }
-}
-
-/// Who had the same key next.
-fn taken_over(later: &[Event], ended: &Event) -> Markup {
-    let next = later
-        .iter()
-        .filter(|event| event.key == ended.key)
-        .find_map(|event| match &event.data {
-            EventData::LeaseAcquired { token, owner, .. } | EventData::JobClaimed { token, owner, .. } => {
-                Some((token, owner))
-            }
-            _ => None,
-        });
-    html! {
-        @if let Some((token, owner)) = next { (text::token(*token)) " " (text::cell(owner.as_str())) }
-        @else { span class="muted" { "—" } }
-    }
 }

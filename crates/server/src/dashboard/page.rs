@@ -111,6 +111,12 @@ impl Fields {
         self.read(name)?.ok_or_else(|| BadInput::new(name, "is missing").into())
     }
 
+    /// The pairs of these names.
+    pub(super) fn only<'a>(&'a self, names: &[&str]) -> impl Iterator<Item = (&'a str, &'a str)> {
+        let pairs = self.0.iter().map(|(name, value)| (name.as_str(), value.as_str()));
+        pairs.filter(move |(known, _)| names.contains(known))
+    }
+
     /// Every pair but those of this name.
     pub(super) fn without<'a>(&'a self, name: &str) -> impl Iterator<Item = (&'a str, &'a str)> {
         let pairs = self.0.iter().map(|(name, value)| (name.as_str(), value.as_str()));

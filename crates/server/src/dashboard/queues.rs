@@ -28,7 +28,7 @@ pub(super) async fn view(page: Arc<PageRequest>) -> Result<PageResponse, Problem
         } @else {
             div class="scroll" { table class="list" {
                 thead { tr {
-                    th { "queue" } th { "does" }
+                    th { "queue" } th { "mode" }
                     @for state in JobState::ALL { th class="number" { (state.to_string().replace('_', " ")) } }
                     th class="number" { "claims in line" }
                     @if page.may::<op::PauseQueue>() { th { "change" } }

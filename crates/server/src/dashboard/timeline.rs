@@ -147,7 +147,7 @@ impl Axis {
                 let (at_ms, before_ms) = (to - nth * step, nth * step);
                 let is_now = *to == now_ms;
                 let name = if is_now {
-                    text::relative(now_ms, at_ms)
+                    format!("{} ago", text::duration(before_ms))
                 } else {
                     format!("−{}", text::duration(before_ms))
                 };

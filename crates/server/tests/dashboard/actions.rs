@@ -66,6 +66,9 @@ fn what_a_token_may_not_do_is_not_offered_and_is_refused_when_forged() {
         ("/revoke-lease", vec![("key", "k"), ("token", "1"), ("reason", "x")]),
         ("/cancel-job", vec![("id", id.as_str()), ("reason", "x")]),
         ("/retry-job", vec![("id", id.as_str())]),
+        ("/delete-job", vec![("id", id.as_str())]),
+        ("/change-jobs", vec![("action", "retry"), ("total", "1"), ("queue", "emails")]),
+        ("/revoke-leases", vec![("prefix", "k"), ("reason", "x")]),
         ("/set-queue-mode", vec![("queue", "emails"), ("mode", "paused")]),
         ("/create-access-token", vec![("name", "x"), ("scope", "admin")]),
     ] {
@@ -108,6 +111,63 @@ fn a_job_is_cancelled_and_starts_over() {
     let done = browser.submit(&page, "retry-job", &[]);
     assert_eq!((done.status, state()), (303, json!("queued")), "{done:?}");
     assert!(browser.page("/audit").contains("not needed (by token-1)"));
+}
+
+#[test]
+fn a_job_is_deleted_once_that_is_confirmed() {
+    let fixture = SecurityFixture::new();
+    let operator = fixture.operator();
+    let id = enqueue(&fixture, &operator);
+    let browser = Browser::logged_in(&fixture, &operator);
+    let page = browser.page(&format!("/job?id={id}"));
+    let status = || fixture.ask(&operator, "GET", &format!("/v1/jobs/{id}"), None).status;
+    assert_eq!((browser.submit(&page, "delete-job", &[]).status, status()), (400, 200));
+    assert_eq!((browser.submit(&page, "delete-job", &[("confirm", "yes")]).status, status()), (303, 404));
+}
+
+#[test]
+fn all_jobs_that_match_are_changed_once_that_is_confirmed_and_no_others() {
+    let fixture = SecurityFixture::new();
+    let operator = fixture.operator();
+    let ids = [0, 1, 2].map(|_| enqueue(&fixture, &operator));
+    let other = json!({ "queue": "reports", "kind": "daily" });
+    assert_eq!(fixture.post(&operator, "/v1/jobs/enqueue", other).status, 200);
+    let browser = Browser::logged_in(&fixture, &operator);
+    let page = browser.page("/matching-jobs?queue=emails&state=queued");
+    assert!(page.contains("3 jobs"), "{page}");
+    let (_, cancel) = page.split_once("<details class=\"act\" id=\"cancel\">").unwrap();
+    let unconfirmed = browser.submit(cancel, "change-jobs", &[("reason", "not needed")]);
+    assert_eq!(unconfirmed.status, 400, "{unconfirmed:?}");
+    let done = browser.submit(cancel, "change-jobs", &[("reason", "not needed"), ("confirm", "yes")]);
+    assert!(done.status == 200 && done.body.contains("3 jobs were cancelled"), "{done:?}");
+    for id in ids {
+        let job = fixture.ask(&operator, "GET", &format!("/v1/jobs/{id}"), None).json;
+        assert_eq!(job["state"], "cancelled");
+    }
+    let counts = fixture.ask(&operator, "GET", "/v1/queues/get?queue=reports", None).json;
+    assert_eq!(counts["job_counts"]["queued"], 1, "{counts}");
+}
+
+#[test]
+fn all_leases_that_match_are_revoked_with_a_reason_and_no_others() {
+    let fixture = SecurityFixture::new();
+    let operator = fixture.operator();
+    for (key, hold) in [("gpu/0", 1), ("gpu/1", 2), ("deploy", 3)] {
+        fixture.acquire(&operator, key, hold, 30_000);
+    }
+    let browser = Browser::logged_in(&fixture, &operator);
+    for query in ["", "?prefix=gpu%2F&owner=tester"] {
+        let unclear = browser.get(&format!("/matching-leases{query}"));
+        assert!(unclear.status == 400 && unclear.body.contains("name exactly one"), "{query}: {unclear:?}");
+    }
+    let page = browser.page("/matching-leases?prefix=gpu%2F");
+    assert!(page.contains("Revoke 2 holds"), "{page}");
+    assert_eq!(browser.submit(&page, "revoke-leases", &[("reason", "fire drill")]).status, 400);
+    let done = browser.submit(&page, "revoke-leases", &[("reason", "fire drill"), ("confirm", "yes")]);
+    assert!(done.status == 200 && done.body.contains("2 holds were ended"), "{done:?}");
+    fixture.renews(&operator, "deploy", 3, 1);
+    assert!(browser.page("/lease?key=gpu%2F0").contains("fire drill"));
+    assert!(browser.page("/audit").contains("fire drill"));
 }
 
 #[test]

@@ -7,13 +7,17 @@ use serde_json::{Value, json};
 use super::browser::{Browser, attributes};
 use crate::security::fixture::{SecurityFixture, TestToken, acquire, held, hold};
 
-const PAGES: [&str; 10] = [
+const PAGES: [&str; 14] = [
     "/",
     "/leases",
     "/lease?key=reports%2Fdaily",
     "/queues",
     "/jobs",
     "/jobs?state=failed&state=running&queue=emails&label=a%3Db",
+    "/matching-leases?prefix=reports%2F",
+    "/matching-jobs?state=failed&queue=emails",
+    "/workers",
+    "/worker?owner=worker-7",
     "/schedules",
     "/effects",
     "/audit",
@@ -113,6 +117,9 @@ fn every_page_shows_what_there_is() {
         ("/leases", vec!["reports/daily", "tester"]),
         ("/leases?prefix=rep&owner=tester", vec!["reports/daily"]),
         ("/queues", vec!["emails"]),
+        ("/workers", vec!["tester", "worker-7"]),
+        ("/worker?owner=tester", vec!["1 leases", "reports/daily", "<svg"]),
+        ("/matching-jobs?state=failed&queue=emails", vec!["1 job", "Retry this job"]),
         ("/jobs?state=failed", vec!["welcome", "emails"]),
         (&job_path, vec!["the mail server said no", "worker-7", "ada@example.org", "customer", "<svg"]),
         ("/schedules", vec!["nightly", "0 6 * * *"]),

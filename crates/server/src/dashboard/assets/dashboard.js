@@ -3,7 +3,6 @@
 "use strict";
 
 (() => {
-  const REFRESH_EVERY_MS = 1000;
   const state = document.getElementById("live");
   let offset = 0;
   let madeAt = 0;
@@ -18,6 +17,7 @@
     const now = Number(main().dataset.now);
     offset = now > 0 ? now - Date.now() : 0;
     madeAt = performance.now();
+    offerToCopy();
   }
 
   function say(name, text) {
@@ -78,7 +78,7 @@
 
   function soon() {
     if (timer === null) {
-      timer = setTimeout(refresh, Math.max(100, REFRESH_EVERY_MS - (performance.now() - lastAt)));
+      timer = setTimeout(refresh, Math.max(100, Number(main().dataset.refreshMs) - (performance.now() - lastAt)));
     }
   }
 
@@ -94,6 +94,8 @@
     events.addEventListener("changed", soon);
     events.addEventListener("error", () => {
       say("lost", "not connected: this is how things stood");
+      // If the session has ended, the page leads to the log-in.
+      soon();
       if (events.readyState === EventSource.CLOSED) {
         setTimeout(watch, 5000);
       }
@@ -139,7 +141,46 @@
     if (isPending && !document.hidden && !isBusy()) soon();
   }
 
+  // Browsers offer their clipboard to pages over TLS alone; a selection can be copied from every page.
+  async function copy(code, button) {
+    let isCopied = false;
+    try {
+      await navigator.clipboard.writeText(code.textContent);
+      isCopied = true;
+    } catch {
+      getSelection().selectAllChildren(code);
+      isCopied = document.execCommand("copy");
+      getSelection().removeAllRanges();
+    }
+    button.textContent = isCopied ? "Copied" : "Select it and copy";
+    setTimeout(() => { button.textContent = "Copy"; }, 2000);
+  }
+
+  function offerToCopy() {
+    for (const code of main().querySelectorAll("code.copy")) {
+      const button = document.createElement("button");
+      button.type = "button";
+      button.className = "copied";
+      button.textContent = "Copy";
+      button.setAttribute("aria-label", "Copy " + code.textContent);
+      button.addEventListener("click", () => copy(code, button));
+      code.after(button);
+    }
+  }
+
+  // A change of all that match goes on step by step, for as long as its page is open.
+  async function goOn() {
+    for (let form = main().querySelector("form[data-continue]"); form !== null;) {
+      const response = await fetch(form.getAttribute("action"), { method: "POST", body: new URLSearchParams(new FormData(form)), redirect: "error" });
+      const fresh = new DOMParser().parseFromString(await response.text(), "text/html").getElementById("main");
+      if (fresh === null) throw new Error("no page");
+      swap(fresh);
+      form = fresh.querySelector("form[data-continue]");
+    }
+  }
+
   begin();
+  goOn().catch(() => say("lost", "not connected: go on by hand"));
   watch();
   setInterval(tick, 1000);
 })();

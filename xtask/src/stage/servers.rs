@@ -12,6 +12,9 @@ use crate::{install, process, workspace};
 
 /// Programs, and the Debian packages that have them.
 const DEBIAN: &[(&str, &str)] = &[
+    // A browser for the dashboard, and what drives it.
+    ("chromium", "chromium"),
+    ("chromedriver", "chromium-driver"),
     ("etcd", "etcd-server"),
     // Sets the wall clock of one process.
     ("faketime", "faketime"),
@@ -24,8 +27,8 @@ const DEBIAN: &[(&str, &str)] = &[
     ("strace", "strace"),
 ];
 
-/// Prometheus' own tool has the last word on our metrics and alerts.
-const UNPACKED: &[&str] = &["prometheus"];
+/// A proxy before the dashboard; and Prometheus, whose own tool has the last word on our metrics and alerts.
+const UNPACKED: &[&str] = &["nginx", "prometheus"];
 
 /// S3 (moto); a store that does not keep its preconditions, which the probe must refuse; what Python people speak to
 /// PostgreSQL with; and a client that makes up requests from the server's own document.
@@ -39,9 +42,14 @@ const PYPI: &[&str] = &[
 /// What checks the server's own document, and generates a client from it: apart, since they need other versions of the same.
 const PYPI_OPENAPI: &[&str] = &["openapi-python-client==0.29.1", "openapi-spec-validator==0.9.0"];
 
-/// Azure Blob Storage; and what generates a client for TypeScript, and compiles it.
-const NPM: &[&str] =
-    &["azurite@3.35.0", "@hey-api/openapi-ts@0.95.0", "@types/node@26.6.6", "typescript@5.9.3"];
+/// Azure Blob Storage; what generates a client for TypeScript, and compiles it; and what judges how accessible the dashboard is.
+const NPM: &[&str] = &[
+    "azurite@3.35.0",
+    "@hey-api/openapi-ts@0.95.0",
+    "@types/node@26.6.6",
+    "axe-core@4.11.1",
+    "typescript@5.9.3",
+];
 
 pub(crate) fn run() -> Result<(), String> {
     for (program, package) in DEBIAN {

@@ -17,7 +17,16 @@ const LANES: usize = 2;
 /// Programs that need many seconds, longest first: they start first, so that nothing long is left alone at the end. Of
 /// each, the modules that do, which are left out of what every commit should pass; none: the whole program is.
 const LONG: [(&str, &[&str]); 8] = [
-    ("server", &["conformance::", "generated_clients::", "metrics::the_alert_rules", "schemathesis::"]),
+    (
+        "server",
+        &[
+            "conformance::",
+            "dashboard::chromium::",
+            "generated_clients::",
+            "metrics::the_alert_rules",
+            "schemathesis::",
+        ],
+    ),
     ("postgres", &[]),
     (
         "cli",

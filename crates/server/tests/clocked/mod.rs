@@ -21,6 +21,9 @@ use crate::plain_client::runtime;
 
 const STORE: &str = "FENCEHOLD_TEST_STORE";
 const CLOCK: &str = "FENCEHOLD_TEST_CLOCK";
+const ADDRESS: &str = "FENCEHOLD_TEST_ADDRESS";
+/// Any port.
+const ANY: &str = "127.0.0.1:0";
 
 /// The process that tests start: the test of this name.
 const ROLE: &str = "clocked::a_server_whose_clock_is_moved_by_hand";
@@ -37,7 +40,8 @@ fn a_server_whose_clock_is_moved_by_hand() {
     let url: StoreUrl = store.parse().unwrap();
     let store = open(&url, Arc::new(clock.clone())).unwrap();
     runtime().block_on(async {
-        let listener = tokio::net::TcpListener::bind("127.0.0.1:0").await.unwrap();
+        let address = std::env::var(ADDRESS).unwrap();
+        let listener = tokio::net::TcpListener::bind(address).await.unwrap();
         println!("\nserving {}", listener.local_addr().unwrap());
         let orders = clock.clone();
         std::thread::spawn(move || {
@@ -72,6 +76,11 @@ pub struct ClockedServer {
 impl ClockedServer {
     /// Starts a server on a store. `clock` is where its clock stands, in store time and wall time, unless it is a fresh one.
     pub fn start(store: &str, clock: Option<(u64, u64)>) -> Self {
+        ClockedServer::start_at(store, clock, ANY)
+    }
+
+    /// The same at an address of the caller's choice.
+    pub fn start_at(store: &str, clock: Option<(u64, u64)>, address: &str) -> Self {
         let clock = clock
             .map(|(store_ms, wall_ms)| format!("{store_ms} {wall_ms}"))
             .unwrap_or_default();
@@ -79,6 +88,7 @@ impl ClockedServer {
             .args(["--exact", ROLE, "--nocapture", "--test-threads=1"])
             .env(STORE, store)
             .env(CLOCK, clock)
+            .env(ADDRESS, address)
             .stdin(Stdio::piped())
             .stdout(Stdio::piped())
             .spawn()

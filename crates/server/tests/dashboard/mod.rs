@@ -2,6 +2,8 @@
 
 mod actions;
 mod browser;
+#[cfg(feature = "installed")]
+mod chromium;
 mod live;
 mod pages;
 mod sessions;

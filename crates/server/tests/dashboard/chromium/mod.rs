@@ -1,0 +1,24 @@
+//! The dashboard in a real browser.
+
+mod acts;
+mod every_page;
+mod intruders;
+mod places;
+mod scene;
+mod web_driver;
+
+use crate::security::fixture::{SecurityFixture, TestToken};
+use web_driver::Chromium;
+
+/// Where a server is.
+fn origin(fixture: &SecurityFixture) -> String {
+    format!("http://{}", fixture.address)
+}
+
+/// Logs in as a person does.
+fn log_in(browser: &Chromium, origin: &str, token: &TestToken) {
+    browser.open(&format!("{origin}/login"));
+    browser.write("input[name=access_token]", &token.bearer.reveal());
+    browser.click("button.primary");
+    browser.reads("Overview");
+}

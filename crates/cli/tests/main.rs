@@ -2,6 +2,7 @@
 #![allow(clippy::unwrap_used, reason = "a test may stop at anything")]
 
 mod bench;
+mod demo;
 mod disk;
 mod documents;
 mod earlier_data;

@@ -127,7 +127,8 @@ fn colours_are_for_a_terminal_and_not_for_those_who_want_none() {
 const FOR_PROGRAMS: [&str; 2] = ["completions", "man"];
 
 /// Verbs that go on until a key stops them, and what is to be seen by then.
-const ENDLESS: [(&str, &str, &str); 3] = [
+const ENDLESS: [(&str, &str, &str); 4] = [
+    ("demo", "--listen 127.0.0.1:0", "Ctrl-C ends it"),
     ("serve", "--listen 127.0.0.1:0", "serving "),
     ("event watch", "", "reports/"),
     ("lease watch", "", "reports/"),

@@ -1,5 +1,6 @@
 //! The command's process group: its signals, and who is left of it.
 
+use std::fmt::Display;
 use std::fs;
 
 use rustix::io::Errno;
@@ -57,9 +58,7 @@ impl ProcessGroup {
         entries
             .filter_map(|entry| entry.ok()?.file_name().to_str()?.parse::<u32>().ok())
             .filter(|pid| {
-                let stat = fs::read(format!("/proc/{pid}/stat")).unwrap_or_default();
-                ProcessStat::parse(&String::from_utf8_lossy(&stat))
-                    .is_some_and(|stat| stat.group == self.number() && stat.runs())
+                ProcessStat::of(*pid).is_some_and(|stat| stat.group == self.number() && stat.runs())
             })
             .collect()
     }
@@ -67,21 +66,29 @@ impl ProcessGroup {
 
 /// What `/proc/PID/stat` says of a process, as far as we care.
 #[derive(Debug, PartialEq, Eq)]
-struct ProcessStat {
+pub(super) struct ProcessStat {
     state: char,
+    pub(super) parent: i32,
     group: i32,
     threads: u64,
 }
 
 impl ProcessStat {
+    /// What it says now; `None`: there is no such process.
+    pub(super) fn of(pid: impl Display) -> Option<Self> {
+        let stat = fs::read(format!("/proc/{pid}/stat")).ok()?;
+        ProcessStat::parse(&String::from_utf8_lossy(&stat))
+    }
+
     fn parse(line: &str) -> Option<Self> {
         // The name in brackets can hold anything, brackets and spaces too: the last bracket ends it.
         let (_, rest) = line.rsplit_once(')')?;
         let mut fields = rest.split_ascii_whitespace();
         let state = fields.next()?.chars().next()?;
-        let group = fields.nth(1)?.parse().ok()?;
+        let parent = fields.next()?.parse().ok()?;
+        let group = fields.next()?.parse().ok()?;
         let threads = fields.nth(14)?.parse().ok()?;
-        Some(ProcessStat { state, group, threads })
+        Some(ProcessStat { state, parent, group, threads })
     }
 
     /// A process whose first thread has ended looks like a zombie while its other threads go on.
@@ -102,7 +109,7 @@ mod tests {
     #[test]
     fn the_name_of_a_process_cannot_confuse_the_reading() {
         let rest = "S 1 4242 9 0 -1 4194560 1 2 3 4 5 6 7 8 20 0 3 0 55 66";
-        let expected = ProcessStat { state: 'S', group: 4242, threads: 3 };
+        let expected = ProcessStat { state: 'S', parent: 1, group: 4242, threads: 3 };
         assert_eq!(ProcessStat::parse(&format!("77 (a) Z 1 (1 2) {rest}")), Some(expected));
         assert_eq!(ProcessStat::parse("77 (cut off"), None);
         assert_eq!(ProcessStat::parse("77 (a) S 1"), None);
@@ -110,9 +117,12 @@ mod tests {
 
     #[test]
     fn a_zombie_runs_only_if_it_has_other_threads() {
-        assert!(!ProcessStat { state: 'Z', group: 1, threads: 1 }.runs());
-        assert!(ProcessStat { state: 'Z', group: 1, threads: 2 }.runs());
-        assert!(ProcessStat { state: 'T', group: 1, threads: 1 }.runs(), "what is stopped can go on");
+        assert!(!ProcessStat { state: 'Z', parent: 1, group: 1, threads: 1 }.runs());
+        assert!(ProcessStat { state: 'Z', parent: 1, group: 1, threads: 2 }.runs());
+        assert!(
+            ProcessStat { state: 'T', parent: 1, group: 1, threads: 1 }.runs(),
+            "what is stopped can go on"
+        );
     }
 
     #[test]

@@ -14,6 +14,8 @@
 //! not reused and may be signalled.
 
 mod credentials;
+#[cfg(all(feature = "file", feature = "server"))]
+mod descendants;
 mod grace;
 mod group;
 mod inherited_descriptors;
@@ -26,6 +28,8 @@ mod terminal;
 mod watchdog;
 
 pub(crate) use credentials::{ACCESS_TOKEN_VARIABLE, PASS_TOKEN, pass_token};
+#[cfg(all(feature = "file", feature = "server"))]
+pub(crate) use descendants::{adopt_orphans, end_descendants, ended_child};
 pub(crate) use grace::{grace_ms, most_grace_ms};
 pub(crate) use lease_status::LeaseStatus;
 pub(crate) use signals::Signals;
@@ -40,7 +44,7 @@ use std::process::ExitCode;
 use fencehold_contract::clock::{Clock as _, SystemClock};
 
 /// The same binary again, whatever has happened to its file since.
-const OURSELVES: &str = "/proc/self/exe";
+pub(crate) const OURSELVES: &str = "/proc/self/exe";
 
 /// The part of this binary that only `run` and `work` start. It is no verb: help and completions do not know it.
 pub(crate) fn helper_process(name: &OsStr) -> Option<ExitCode> {

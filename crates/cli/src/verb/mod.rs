@@ -8,6 +8,8 @@ mod audit;
 mod bench;
 #[cfg(feature = "server")]
 mod config;
+#[cfg(all(feature = "file", feature = "server"))]
+mod demo;
 mod doctor;
 mod effect;
 mod event;
@@ -113,6 +115,8 @@ verbs! { Verb:
     #[cfg(feature = "race")]
     #[command(subcommand)]
     Race = race::Verb,
+    #[cfg(all(feature = "file", feature = "server"))]
+    Demo = demo::Args,
     Completions = program::CompletionsArgs,
     Man = man::Args,
     Help = program::HelpArgs,

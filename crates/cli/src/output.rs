@@ -9,7 +9,7 @@ use serde::Serialize;
 
 use crate::failure::Failure;
 use crate::process::from_the_background;
-use crate::show::{Colour, Style, Table, safe, safe_json};
+use crate::show::{Colour, Style, Table, make_room, safe, safe_json};
 
 /// How data is printed.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, ValueEnum)]
@@ -47,6 +47,11 @@ fn speech() -> OutputState {
     SPEECH.get().copied().unwrap_or_default()
 }
 
+/// Whether nothing but data and errors is wanted.
+pub(crate) fn is_quiet() -> bool {
+    speech().quiet
+}
+
 /// Where data goes.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Output {
@@ -72,6 +77,7 @@ impl Output {
     /// Prints bytes as they are.
     #[expect(clippy::unused_self, reason = "a printer has been given the right to")]
     pub(crate) fn write(self, bytes: &[u8]) -> Result<(), Failure> {
+        make_room();
         let mut stdout = io::stdout().lock();
         stdout
             .write_all(bytes)
@@ -199,5 +205,6 @@ pub(crate) fn report(failure: &Failure) -> u8 {
 fn write_stderr(text: &str) {
     // In one piece, as others write there too; and even while a command under a lease has the terminal.
     let line = format!("{text}\n");
+    make_room();
     let _ = from_the_background(|| io::stderr().lock().write_all(line.as_bytes()));
 }

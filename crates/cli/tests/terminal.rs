@@ -123,6 +123,48 @@ fn colours_are_for_a_terminal_and_not_for_those_who_want_none() {
     assert!(plain.contains("released") && !plain.contains('\u{1b}'), "{plain:?}");
 }
 
+/// Longer than it takes a bar to appear.
+const BENCH: &str = "bench lease --clients 1 --duration 500ms";
+/// What takes a line away that was drawn.
+const ERASE: &str = "\r\u{1b}[K";
+
+#[test]
+fn what_takes_long_draws_a_bar_on_a_terminal_and_takes_it_away() {
+    let dir = TestDirectory::new();
+    let mut terminal =
+        TestTerminal::new(&dir, &["sh", "-c", &format!("TERM=xterm fencehold {BENCH}; echo end-of-it")]);
+    let screen = terminal.expect("end-of-it");
+    let drawn: Vec<&str> = screen.split(ERASE).collect();
+    assert!(drawn.iter().any(|line| line.starts_with("[#") && line.contains("measuring (")), "{screen:?}");
+    assert!(
+        drawn.last().is_some_and(|rest| !rest.contains("measuring")),
+        "it is gone at the end: {screen:?}"
+    );
+
+    // Also while nothing comes: a pipe without a line.
+    rustix::fs::mkfifoat(rustix::fs::CWD, dir.path("lines"), rustix::fs::Mode::RUSR | rustix::fs::Mode::WUSR)
+        .unwrap();
+    let enqueue = "TERM=xterm fencehold job enqueue --queue q --kind k --jsonl lines; echo end-of-it";
+    let mut terminal = TestTerminal::new(&dir, &["sh", "-c", enqueue]);
+    let mut lines = OpenOptions::new().write(true).open(dir.path("lines")).unwrap();
+    terminal.expect("enqueued 0 jobs");
+    lines.write_all(b"1\n").unwrap();
+    drop(lines);
+    terminal.expect("end-of-it");
+}
+
+#[test]
+fn no_bar_is_drawn_with_quiet_nor_where_there_is_no_terminal() {
+    let dir = TestDirectory::new();
+    let quiet = format!("TERM=xterm fencehold -q {BENCH}; TERM=dumb fencehold {BENCH}; echo end-of-it");
+    let mut terminal = TestTerminal::new(&dir, &["sh", "-c", &quiet]);
+    let screen = terminal.expect("end-of-it");
+    assert!(!screen.contains(ERASE) && !screen.contains("measuring ("), "{screen:?}");
+    let said = dir.succeeds(BENCH);
+    assert!(!said.err.contains(['\r', '\u{1b}']) && !said.err.contains("measuring ("), "{said:?}");
+    assert_eq!(dir.succeeds(&format!("-q {BENCH}")).err, "");
+}
+
 /// What prints for programs, which break lines themselves.
 const FOR_PROGRAMS: [&str; 2] = ["completions", "man"];
 
@@ -260,6 +302,8 @@ fn shown(long: &str, key: &str, id: &str, queue: &str) -> Vec<(&'static str, Str
 fn assert_fits(verb: &str, screen: &str) {
     assert!(screen.trim() != "end-of-it", "{verb} shows something");
     for line in screen.lines().map(str::trim_end) {
+        // What was drawn before is gone.
+        let line = line.rsplit(ERASE).next().unwrap_or_default();
         // JSON and an access token are to be copied, and stay whole.
         let is_copied = line.starts_with('{') || line.starts_with("fencehold_");
         assert!(is_copied || line.chars().count() <= 80, "{verb}: {line}");

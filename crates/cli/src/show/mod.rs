@@ -9,7 +9,7 @@ mod table;
 
 pub(crate) use fields::{facts, labels, yield_lines};
 pub(crate) use moment::{utc, utc_ms};
-pub(crate) use progress::Progress;
+pub(crate) use progress::{Progress, make_room};
 pub(crate) use sanitize::{safe, safe_json};
 pub(crate) use style::{Colour, Style};
 #[cfg(feature = "race")]

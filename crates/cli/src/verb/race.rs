@@ -17,7 +17,7 @@ use crate::exit_code::{ExitStatus, of_signal};
 use crate::failure::Failure;
 use crate::output::{Format, note};
 use crate::process::Signals;
-use crate::show::{BAR, Cell, Colour, Style, Table, or_dash};
+use crate::show::{BAR, Cell, Colour, Progress, Style, Table, or_dash};
 use crate::store_choice::STORE_VARIABLE;
 use crate::verb::{VerbResult, verbs};
 
@@ -266,12 +266,21 @@ impl RaceTarget {
 
     /// Runs races in turn; where each has to wait for the store's own time, all at once.
     fn all(&self, races: &[&Race], how: &RaceArgs) -> Result<Vec<RaceReport>, Failure> {
+        let runs = races.len() as u64 * u64::from(how.repeat);
+        let progress = &Progress::counted("finished", "races", runs);
         if self.shared.is_none() {
             let go_on = |_: &&&Race| !self.interrupt.is_set();
-            return races.iter().take_while(go_on).map(|race| self.repeated(race, how)).collect();
+            return races
+                .iter()
+                .take_while(go_on)
+                .map(|race| self.repeated(race, how, progress))
+                .collect();
         }
         std::thread::scope(|scope| {
-            let running: Vec<_> = races.iter().map(|race| scope.spawn(|| self.repeated(race, how))).collect();
+            let running: Vec<_> = races
+                .iter()
+                .map(|race| scope.spawn(|| self.repeated(race, how, progress)))
+                .collect();
             let ended = |run: std::thread::ScopedJoinHandle<'_, _>| match run.join() {
                 Ok(report) => report,
                 Err(panic) => std::panic::resume_unwind(panic),
@@ -281,10 +290,11 @@ impl RaceTarget {
     }
 
     /// The first run that broke the promise, or the last one.
-    fn repeated(&self, race: &Race, how: &RaceArgs) -> Result<RaceReport, Failure> {
+    fn repeated(&self, race: &Race, how: &RaceArgs, progress: &Progress) -> Result<RaceReport, Failure> {
         let mut nth = 1;
         loop {
             let report = self.once(race, how)?;
+            progress.add(1, 1);
             let broken = matches!(report.verdict, RaceVerdict::Broken(_));
             if nth == how.repeat || broken || self.interrupt.is_set() {
                 return Ok(report);

@@ -206,6 +206,7 @@ impl BenchArgs {
             .map_err(|error| Failure::failed(format!("the other processes cannot be started: {error}")))?;
         let phases = if jobs { 1 } else { 2 };
         note(&format!("measuring for {}", show_ms(phases * self.duration)));
+        let progress = Progress::timed("measuring", phases * self.duration);
         let measured = tokio::select! {
             biased;
             signal = signals.next() => {
@@ -216,6 +217,7 @@ impl BenchArgs {
                 measured.map(ControlFlow::Continue).map_err(|failed| explain(store, failed))
             }
         };
+        drop(progress);
         drop(processes);
         if jobs {
             tokio::select! {
@@ -298,7 +300,7 @@ async fn requests(target: &Target) -> Result<Option<[u64; 3]>, Failed> {
 async fn delete_jobs(store: &OpenStore) -> Result<(), Failure> {
     let filter = JobFilter { queue: Some(QueueName::new(NAME)?), ..JobFilter::default() };
     let by = identity::ourselves()?;
-    let mut progress = Progress::new("deleted", None);
+    let progress = Progress::jobs("deleted", None);
     pages(async |cursor| {
         let selector = JobSelector::Filter { filter: filter.clone() };
         let request = ChangeJobsRequest {

@@ -161,7 +161,7 @@ async fn matching(
 ) -> Result<Vec<ChangeJobResult>, Failure> {
     // At most: counted by queue and state alone.
     let most = count(store, filter.queue.as_ref(), &filter.states).await?;
-    let mut progress = Progress::new(done, Some(most));
+    let progress = Progress::jobs(done, Some(most));
     let selector = match filter {
         filter if filter == JobFilter::default() => JobSelector::All {},
         filter => JobSelector::Filter { filter },

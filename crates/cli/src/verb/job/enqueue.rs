@@ -187,7 +187,7 @@ impl<'a> Bulk<'a> {
             context,
             store,
             options,
-            progress: Progress::new("enqueued", None),
+            progress: Progress::jobs("enqueued", None),
             batch: Vec::new(),
             batch_bytes: 0,
             results: Vec::new(),
@@ -203,10 +203,9 @@ impl<'a> Bulk<'a> {
         } else {
             let file = File::open(&path).map_err(unreadable)?;
             let bytes = file.metadata().ok().map(|metadata| metadata.len());
-            self.progress = Progress::new("enqueued", bytes);
+            self.progress = Progress::jobs("enqueued", bytes);
             self.read(BufReader::new(file)).await?;
         }
-        self.progress.clear();
         if self.context.output.format == Format::Json {
             let response = EnqueueJobBatchResponse { results: std::mem::take(&mut self.results) };
             self.context.output.one(&response, |_| String::new())?;
@@ -299,14 +298,12 @@ impl<'a> Bulk<'a> {
             match self.context.output.format {
                 Format::Json => self.results.push(result),
                 Format::Jsonl => {
-                    self.progress.clear();
                     self.context.output.line(&json::ItemResult::from(result))?;
                 }
                 Format::Table | Format::Env => {}
             }
         }
         if !ids.is_empty() {
-            self.progress.clear();
             self.context.output.text(&ids)?;
         }
         Ok(())
@@ -314,7 +311,6 @@ impl<'a> Bulk<'a> {
 
     fn refuse(&mut self, line: u64, problem: &str) {
         self.bad += 1;
-        self.progress.clear();
         complain(&format!("line {line}: {problem}"));
     }
 }

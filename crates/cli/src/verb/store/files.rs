@@ -13,7 +13,7 @@ use crate::duration::show_exact_ms;
 use crate::exit_code::ExitStatus;
 use crate::failure::Failure;
 use crate::output::{complain, note};
-use crate::show::facts;
+use crate::show::{Progress, facts};
 use crate::verb::VerbResult;
 
 /// The directory of a `file:` store, and its name for people. Copying and checking files is for that store only.
@@ -42,7 +42,10 @@ impl BackupArgs {
     #[expect(clippy::unused_async, reason = "every verb is called alike")]
     pub(crate) async fn run(self, context: &Context) -> VerbResult {
         let (place, store) = directory(context)?;
-        fencehold_store_file::backup(store, &self.to).map_err(|error| Failure::of_store(error, &place))?;
+        let progress = Progress::of("copying");
+        let copied = fencehold_store_file::backup(store, &self.to);
+        drop(progress);
+        copied.map_err(|error| Failure::of_store(error, &place))?;
         note(&format!("{place} was copied to {}", self.to.display()));
         Ok(())
     }
@@ -70,6 +73,7 @@ impl RestoreArgs {
         let (place, target) = directory(context)?;
         let explain = |error| Failure::of_store(error, &place);
         // Advanced away from its place, and put there when it is: no caller meanwhile gets a token of the day of the backup.
+        let progress = Progress::of("restoring");
         let aside = fencehold_store_file::ScratchDirectory::within(target.clone()).map_err(explain)?;
         let mut restored = target.clone();
         aside.path().clone_into(&mut restored.directory);
@@ -85,6 +89,7 @@ impl RestoreArgs {
         let whole = aside.path().join("advanced");
         fencehold_store_file::backup(restored, &whole).map_err(explain)?;
         fencehold_store_file::restore(&whole, target).map_err(explain)?;
+        drop(progress);
         note(&format!(
             "{place} was restored and advanced: {} leases ended, {} keys raised, closed for {}",
             advanced.ended_count,
@@ -124,7 +129,10 @@ impl CheckArgs {
             Some(path) => (path.display().to_string(), FileUrl::new(path)),
             None => directory(context)?,
         };
-        let found = fencehold_store_file::check(store).map_err(|error| Failure::of_store(error, &name))?;
+        let progress = Progress::of("checking");
+        let found = fencehold_store_file::check(store);
+        drop(progress);
+        let found = found.map_err(|error| Failure::of_store(error, &name))?;
         let report = CheckOutput {
             schema_version: found.schema,
             epoch: found.epoch,

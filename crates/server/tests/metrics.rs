@@ -238,28 +238,80 @@ fn the_alert_rules_ask_only_for_what_there_is_and_each_has_a_runbook() {
         assert!(known.contains(&&*format!("Fencehold{heading}")), "a runbook without an alert: {heading}");
     }
     // Prometheus' own tool has the last word on both.
-    let program = promtool();
-    let promtool = |words: &[&str], page: &str| {
-        let mut command = Command::new(&program);
-        command
-            .args(words)
-            .stdin(Stdio::piped())
-            .stdout(Stdio::piped())
-            .stderr(Stdio::piped());
-        let child = command.spawn();
-        let mut child = child.expect("promtool is not on this machine: `cargo xtask servers` fetches it");
-        std::io::Write::write_all(&mut child.stdin.take().unwrap(), page.as_bytes()).unwrap();
-        let said = child.wait_with_output().unwrap();
-        assert!(said.status.success(), "{said:?}");
-    };
     promtool(&["check", "metrics"], &page);
     promtool(&["test", "rules", concat!(env!("CARGO_MANIFEST_DIR"), "/../../deploy/alerts.test.yml")], "");
     promtool(&["test", "rules", concat!(env!("CARGO_MANIFEST_DIR"), "/../../deploy/slo.test.yml")], "");
 }
 
-/// Where `cargo xtask servers` has put it, else wherever it is.
-fn promtool() -> std::path::PathBuf {
+/// Runs it where `cargo xtask servers` has put it, else wherever it is.
+fn promtool(words: &[&str], input: &str) {
     let own = std::env::current_exe().unwrap();
     let mut fetched = own.ancestors().map(|folder| folder.join("servers/debian/usr/bin/promtool"));
-    fetched.find(|program| program.exists()).unwrap_or_else(|| "promtool".into())
+    let program = fetched.find(|program| program.exists()).unwrap_or_else(|| "promtool".into());
+    let mut command = Command::new(program);
+    command
+        .args(words)
+        .stdin(Stdio::piped())
+        .stdout(Stdio::piped())
+        .stderr(Stdio::piped());
+    let child = command.spawn();
+    let mut child = child.expect("promtool is not on this machine: `cargo xtask servers` fetches it");
+    std::io::Write::write_all(&mut child.stdin.take().unwrap(), input.as_bytes()).unwrap();
+    let said = child.wait_with_output().unwrap();
+    assert!(said.status.success(), "{said:?}");
+}
+
+/// The labels by which a query groups.
+fn grouped_by(query: &str) -> Vec<&str> {
+    let lists = query.split("by (").skip(1).filter_map(|rest| Some(rest.split_once(')')?.0));
+    lists.flat_map(|list| list.split(',').map(str::trim)).collect()
+}
+
+#[test]
+fn the_grafana_dashboard_asks_only_for_what_there_is() {
+    let client = serve(&ManualClock::new(), ServerOptions::default);
+    client.post("/v1/jobs/enqueue-batch", "", &json!({ "jobs": [{ "queue": "q", "kind": "k" }] }));
+    let page = page(&client);
+    let dashboard = include_str!("../../../deploy/grafana.json");
+    let dashboard: serde_json::Value = serde_json::from_str(dashboard).unwrap();
+    let panels = dashboard["panels"].as_array().unwrap().iter();
+    let mut rules = String::from("groups: [{ name: grafana, rules: [\n");
+    for panel in panels.filter(|panel| panel["type"] != "row") {
+        let targets = panel["targets"].as_array().unwrap();
+        assert!(!targets.is_empty(), "{} shows nothing", panel["title"]);
+        for target in targets {
+            let query = target["expr"].as_str().unwrap();
+            // Prometheus adds `instance` to all it scrapes, and Grafana replaces its variables.
+            let query = query.replace("instance=~\"$instance\"", "").replace("$__rate_interval", "5m");
+            let word = |c: char| !(c.is_ascii_alphanumeric() || c == '_');
+            let names: Vec<&str> = query.split(word).filter(|name| name.starts_with("fencehold_")).collect();
+            assert!(!names.is_empty(), "{query} asks for nothing of ours");
+            let labels = grouped_by(&query);
+            for name in names {
+                let metric = name.strip_suffix("_bucket").unwrap_or(name);
+                assert!(page.contains(&format!("# TYPE {metric} ")), "no such metric: {name} in {query}");
+                for label in labels.iter().filter(|label| **label != "instance") {
+                    let has = |line: &str| line.starts_with(name) && line.contains(&format!("{label}=\""));
+                    assert!(page.lines().any(has), "{name} never has {label}: {query}");
+                }
+            }
+            let legend = target["legendFormat"].as_str().unwrap();
+            for label in legend.split("{{").skip(1).filter_map(|rest| Some(rest.split_once("}}")?.0)) {
+                assert!(labels.contains(&label), "{legend:?} names what {query} does not group by");
+            }
+            rules.extend([
+                "{ record: \"a:b\", labels: { n: \"",
+                &rules.len().to_string(),
+                "\" }, expr: '",
+                &query,
+                "' },\n",
+            ]);
+        }
+    }
+    assert!(page.contains("fencehold_build_info{"), "servers are chosen by it");
+    // Prometheus reads each query.
+    let directory = tempfile::tempdir().unwrap();
+    let file = directory.path().join("rules.yml");
+    std::fs::write(&file, rules + "] }]\n").unwrap();
+    promtool(&["check", "rules", file.to_str().unwrap()], "");
 }

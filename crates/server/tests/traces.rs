@@ -293,6 +293,7 @@ fn a_job_over_a_crash_and_a_retry_is_one_linked_story() {
     let enqueued: Vec<&ReceivedSpan> = story.iter().filter(is_enqueuing).collect();
     let [enqueued] = enqueued.as_slice() else { panic!("not one enqueuing: {enqueued:?}") };
     assert_eq!((enqueued.trace.as_str(), enqueued.parent.as_str()), (CALLERS_TRACE, CALLERS_SPAN));
+    assert_eq!(enqueued.attributes["messaging.message.id"], enqueued.attributes["fencehold.job_id"]);
     let mut attempts: Vec<&ReceivedSpan> = story.iter().filter(|span| span.name == "job_attempt").collect();
     attempts.sort_by_key(|span| span.attributes["fencehold.token"].parse::<u64>().unwrap());
     assert_eq!(attempts.len(), 3, "each attempt is reported once");
@@ -301,6 +302,9 @@ fn a_job_over_a_crash_and_a_retry_is_one_linked_story() {
         assert_eq!(attempt.parent, enqueued.id, "every attempt hangs from the enqueuing");
         assert_eq!(attempt.kind, 5);
         assert_eq!(attempt.attributes["fencehold.kind"], "mail");
+        assert_eq!(attempt.attributes["messaging.system"], "fencehold");
+        assert_eq!(attempt.attributes["messaging.destination.name"], attempt.attributes["fencehold.queue"]);
+        assert_eq!(attempt.attributes["messaging.message.id"], attempt.attributes["fencehold.job_id"]);
         assert!(attempt.start <= attempt.end && attempt.start > 0);
     }
     let outcome = |attempt: &&ReceivedSpan| attempt.attributes["fencehold.outcome"].clone();

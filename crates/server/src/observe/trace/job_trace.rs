@@ -50,6 +50,10 @@ pub(crate) fn about(
         ("fencehold.job_id", id.to_string().into()),
         ("fencehold.queue", queue.to_string().into()),
         ("fencehold.kind", kind.to_string().into()),
+        // By the conventions for messaging, which tools for traces know.
+        ("messaging.system", "fencehold".to_owned().into()),
+        ("messaging.destination.name", queue.to_string().into()),
+        ("messaging.message.id", id.to_string().into()),
     ]
 }
 

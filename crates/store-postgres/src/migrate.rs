@@ -42,7 +42,7 @@ const TABLES: &[File] = files!("tables" "lease_tables" "job_tables" "tables_sinc
 /// Everything else. They can be executed again: see the module.
 const ROUTINES: &[File] = files!(
     "shared" "maintenance" "counts" "events" "namespaces" "lease_rules" "lease_waiting" "lease_acquire" "lease_holds"
-    "lease_read" "lease_sweep" "contention" "fences" "job_waiting" "job_enqueue" "job_claim" "job_report" "job_load"
+    "lease_read" "lease_sweep" "contention" "fences" "job_waiting" "job_enqueue" "job_claim" "job_report" "job_load" "job_counts"
     "job_keep" "job_sweep" "job_read" "queues" "schedules" "job_documents" "job_producers" "job_transactions" "refusals" "recovery" "views" "roles"
     "plans" "comments"
 );
@@ -60,10 +60,11 @@ const MIGRATIONS: &[(i32, &str, &str)] = &[
     (34, "contention is recorded", include_str!("schema/0034_contention_is_recorded.sql")),
     (35, "jobs are enqueued by documents", include_str!("schema/0035_jobs_are_enqueued_by_documents.sql")),
     (36, "background work is elected", include_str!("schema/0036_background_work_is_elected.sql")),
+    (37, "jobs are counted", include_str!("schema/0037_jobs_are_counted.sql")),
 ];
 /// Versions that older programs can use: each with the oldest of them. One that is not named here can be used by no program that is older than
 /// itself.
-const COMPATIBLE: &[(i32, i32)] = &[(31, 30), (32, 30), (33, 30), (34, 30), (35, 30), (36, 30)];
+const COMPATIBLE: &[(i32, i32)] = &[(31, 30), (32, 30), (33, 30), (34, 30), (35, 30), (36, 30), (37, 30)];
 
 /// Where the schema is, and what a program may do about it.
 #[derive(Clone, Debug)]

@@ -75,6 +75,7 @@ impl PostgresInner {
     fn start_jobs(self: &Rc<Self>) {
         if !self.jobs.used.replace(true) {
             tokio::task::spawn_local(Rc::clone(self).sweep_jobs());
+            tokio::task::spawn_local(Rc::clone(self).recount_jobs());
             self.upkeep.ask();
         }
     }

@@ -23,6 +23,10 @@ use crate::{PostgresInner, ResendPolicy};
 /// How often a handle removes what it does not keep, out of turn.
 const OUT_OF_TURN: Duration = Duration::from_secs(60);
 const TIMEOUT_MS: u64 = 2_000;
+/// How often a handle asks whether the jobs are to be counted again: that is due once a day.
+const RECOUNT_EVERY: Duration = Duration::from_secs(15 * 60);
+/// Ten million jobs take some seconds.
+const RECOUNT_TIMEOUT_MS: u64 = 120_000;
 /// How long a step waits for what others have locked: what cannot be had now is looked at again.
 const LOCK_MS: i64 = 1_000;
 /// How much of everything in one step.
@@ -58,6 +62,19 @@ impl PostgresInner {
                         break;
                     }
                 }
+            }
+        }
+    }
+
+    /// Has the counts compared with the jobs where that is due, for as long as the handle lives. Apart from sweeping, for it reads all jobs.
+    pub(super) async fn recount_jobs(self: Rc<Self>) {
+        loop {
+            sleep(RECOUNT_EVERY).await;
+            let sql = "SELECT fencehold.job_recount()";
+            if self.works()
+                && let Err(why) = self.own_call(RECOUNT_TIMEOUT_MS).value::<bool>(sql, &[]).await
+            {
+                tracing::debug!(%why, "jobs could not be counted again; trying again");
             }
         }
     }

@@ -28,8 +28,8 @@ BEGIN
         EXECUTE format('COMMENT ON FUNCTION %I IS %L', c_public[i][1], c_public[i][2]);
     END LOOP;
     -- By name: the owner may keep other tables here.
-    FOR ours IN SELECT unnest('{event,event_gap,event_late,event_lost,event_old,event_total,fence_mark,job_awaited,job_body,job_dropped,job_effect,job_event,'
-        'job_head,job_lane,job_lane_gone,job_note,job_past,job_queue,job_ready,job_running,job_schedule,job_scheduled,job_settled,job_unique,'
+    FOR ours IN SELECT unnest('{event,event_gap,event_late,event_lost,event_old,event_total,fence_mark,job_awaited,job_body,job_change,job_count,job_counted,job_dropped,job_effect,job_event,'
+        'job_head,job_label,job_lane,job_lane_gone,job_note,job_past,job_queue,job_ready,job_running,job_schedule,job_scheduled,job_settled,job_unique,'
         'job_waiter,lease_contention,lease_ended_count,lease_ending,lease_hold,lease_key,lease_line,lease_waiter,maintenance_error,namespace,namespace_closed,namespace_limit,'
         'namespace_ttl,namespace_use,party,store_state,tidied}'::regclass[]) AS name
     LOOP
@@ -40,6 +40,6 @@ COMMENT ON TABLE migration IS 'The migrations that were carried out: the version
 COMMENT ON VIEW leases IS 'Every lease key. No owner: the key is free.';
 COMMENT ON VIEW lease_endings IS 'How the last holds of each key ended.';
 COMMENT ON VIEW jobs IS 'Every job, without its payload.';
-COMMENT ON VIEW queues IS 'Queues, and how many jobs of each state they have. Counted when it is read.';
+COMMENT ON VIEW queues IS 'Queues, and how many jobs of each state they have.';
 COMMENT ON VIEW schedules IS 'Schedules, and when they run.';
 COMMENT ON VIEW events IS 'The events that are kept.';

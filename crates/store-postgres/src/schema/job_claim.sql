@@ -12,6 +12,8 @@ BEGIN
         INSERT INTO job_ready (lane, arrival, bytes, back, past, urgent)
             SELECT lane, arrival, bytes, true, past, urgent FROM due ORDER BY lane, arrival
         RETURNING lane
+    ), counted AS (
+        INSERT INTO job_change (lane, was, becomes, count) SELECT lane, 1, 0, count(*) FROM due GROUP BY lane
     )
     SELECT coalesce(array_agg(lane), '{}') INTO v_lanes FROM moved;
     RETURN v_lanes;
@@ -281,6 +283,9 @@ BEGIN
                 v_room := array_fill(0, array[cardinality(p_queues)]);
             END IF;
             DELETE FROM job_ready r WHERE r.ctid = ANY(v_ctids[1:v_got]);
+            IF v_got > 0 THEN
+                INSERT INTO job_change (lane, was, becomes, count) VALUES (v_lane[i], 0, 2, v_got);
+            END IF;
             a_nth := a_nth || array_fill(v_nth[i], array[v_got]);
             a_rank := a_rank || array_fill(v_rank[i], array[v_got]);
             a_key := a_key || v_keys[1:v_got];

@@ -67,6 +67,7 @@ BEGIN
                 INSERT INTO job_scheduled (arrival, lane, due_ms, bytes, past, urgent)
                     VALUES (v_arrival, v_lane, v_due, octet_length(p_payloads[1]), false, p_urgent[1]);
             END IF;
+            INSERT INTO job_change (lane, becomes, count) VALUES (v_lane, CASE WHEN v_due <= v_now THEN 0 ELSE 1 END, 1);
             INSERT INTO job_event (last_seq, at_ms, namespace, what, seqs, ids, names, kinds, flags)
                 SELECT e, v_now, p_namespace, 1, array[e], p_ids, p_queues, p_kinds, array[v_due > v_now]
                 FROM nextval('event_seq') AS e;
@@ -159,6 +160,9 @@ BEGIN
     ), later AS (
         INSERT INTO job_scheduled (arrival, lane, due_ms, bytes, past, urgent)
             SELECT n.arrival, n.lane, n.due_ms, octet_length(n.payload), false, n.urgent FROM new n WHERE n.due_ms > v_now
+    ), counted AS (
+        INSERT INTO job_change (lane, becomes, count)
+            SELECT n.lane, CASE WHEN n.due_ms <= v_now THEN 0 ELSE 1 END, count(*) FROM new n GROUP BY 1, 2
     ), told AS (
         INSERT INTO job_event (last_seq, at_ms, namespace, what, seqs, ids, names, kinds, flags)
             SELECT max(e.seq), v_now, p_namespace, 1, array_agg(e.seq), array_agg(e.id), job_same(array_agg(e.name)),

@@ -7,16 +7,33 @@ DECLARE
     v_ids   uuid[];
     v_keyed uuid[];
     v_place record;
+    v_ready integer[] := '{}';
 BEGIN
     SELECT array_agg(b.id), array_agg(b.id) FILTER (WHERE b.extra ? 'unique') INTO v_ids, v_keyed
         FROM job_body b WHERE b.arrival = ANY(p_arrivals);
     -- One by one: by several at once, all of a lane may be read.
     FOR v_place IN SELECT b.lane, b.arrival FROM job_body b WHERE b.arrival = ANY(p_arrivals) LOOP
         DELETE FROM job_ready r WHERE r.lane = v_place.lane AND r.arrival = v_place.arrival;
+        IF found THEN
+            v_ready := v_ready || v_place.lane;
+        END IF;
     END LOOP;
-    DELETE FROM job_running WHERE id = ANY(v_ids);
-    DELETE FROM job_scheduled WHERE arrival = ANY(p_arrivals);
-    DELETE FROM job_settled WHERE arrival = ANY(p_arrivals);
+    WITH running AS (
+        DELETE FROM job_running WHERE id = ANY(v_ids) RETURNING lane
+    ), later AS (
+        DELETE FROM job_scheduled WHERE arrival = ANY(p_arrivals) RETURNING lane
+    ), settled AS (
+        DELETE FROM job_settled WHERE arrival = ANY(p_arrivals) RETURNING lane, state
+    )
+    INSERT INTO job_change (lane, was, count) SELECT g.lane, g.state, count(*) FROM (
+        SELECT lane, 0 AS state FROM unnest(v_ready) AS lane
+        UNION ALL
+        SELECT lane, 1 FROM later
+        UNION ALL
+        SELECT lane, 2 FROM running
+        UNION ALL
+        SELECT lane, state FROM settled) AS g
+    GROUP BY 1, 2;
     DELETE FROM job_past WHERE arrival = ANY(p_arrivals);
     DELETE FROM job_note WHERE arrival = ANY(p_arrivals);
     DELETE FROM job_effect WHERE arrival = ANY(p_arrivals);
@@ -42,6 +59,7 @@ DECLARE
     v_state smallint := (p_job->>'state')::smallint;
     v_body  record;
     v_claim jsonb := p_job->'claim';
+    v_was   smallint;
 BEGIN
     SELECT b.id, b.lane, octet_length(b.payload) AS bytes, b.extra, b.terms INTO STRICT v_body
         FROM job_body b WHERE b.arrival = p_arrival;
@@ -52,9 +70,16 @@ BEGIN
             RETURN;
         END IF;
     END IF;
+    SELECT s.state INTO v_was FROM job_settled s WHERE s.arrival = p_arrival;
     DELETE FROM job_running r WHERE r.id = v_body.id;
+    v_was := CASE WHEN found THEN 2 ELSE v_was END;
     DELETE FROM job_ready r WHERE r.lane = v_body.lane AND r.arrival = p_arrival;
+    v_was := CASE WHEN found THEN 0 ELSE v_was END;
     DELETE FROM job_scheduled c WHERE c.arrival = p_arrival;
+    v_was := CASE WHEN found THEN 1 ELSE v_was END;
+    IF v_was IS DISTINCT FROM v_state THEN
+        INSERT INTO job_change (lane, was, becomes, count) VALUES (v_body.lane, v_was, v_state, 1);
+    END IF;
     IF p_job->'past' <> 'null' THEN
         INSERT INTO job_past (arrival, token, failures, crashes, attempts, undo, since_ms, trail)
             SELECT p_arrival, p.token, p.failures, p.crashes, p.attempts, p.undo, p.since_ms, p.trail

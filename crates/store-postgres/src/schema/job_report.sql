@@ -129,6 +129,13 @@ BEGIN
                 WHERE g.dropped IS NOT TRUE
                 ORDER BY g.arrival;
         END IF;
+        IF cardinality(v_id) = 1 THEN
+            INSERT INTO job_change (lane, was, becomes, count) VALUES (v_lane[1], 2, CASE WHEN v_drop[1] THEN NULL ELSE 3 END, 1);
+        ELSE
+            INSERT INTO job_change (lane, was, becomes, count)
+                SELECT g.lane, 2, CASE WHEN g.dropped THEN NULL ELSE 3 END, count(*) FROM unnest(v_lane, v_drop) AS g(lane, dropped)
+                GROUP BY g.lane, g.dropped;
+        END IF;
         -- As `next_event` has it: first the number of the transaction, then those of its events.
         PERFORM pg_current_xact_id();
         INSERT INTO job_event (last_seq, at_ms, namespace, what, seqs, ids, names, tokens, flags)

@@ -35,6 +35,10 @@ CREATE TABLE job_body (
     terms       jsonb, -- null: the usual ones
     extra       jsonb  -- labels, trace, unique key, whom it asks to yield, whose effect it compensates
 );
+-- Lists by kind.
+CREATE INDEX job_body_kind ON job_body (lane, kind COLLATE "C", arrival);
+CREATE TRIGGER job_labels_added AFTER INSERT ON job_body FOR EACH ROW WHEN (NEW.extra ? 'labels') EXECUTE FUNCTION job_labelled();
+CREATE TRIGGER job_labels_removed AFTER DELETE ON job_body FOR EACH ROW WHEN (OLD.extra ? 'labels') EXECUTE FUNCTION job_labelled();
 
 -- Narrow: a claim reads and deletes here, and nothing else of the jobs that it passes over.
 CREATE TABLE job_ready (
@@ -60,6 +64,8 @@ CREATE TABLE job_scheduled (
 ) WITH (autovacuum_vacuum_scale_factor = 0, autovacuum_vacuum_threshold = 5000);
 CREATE INDEX job_scheduled_due ON job_scheduled (lane, due_ms);
 CREATE INDEX job_scheduled_at ON job_scheduled (due_ms);
+-- Lists of delayed jobs.
+CREATE INDEX job_scheduled_place ON job_scheduled (lane, arrival);
 
 -- The claims. A renewal moves the deadline and nothing that is indexed, within its page: no index grows by it. A sweep reads all of them:
 -- there are as many as are worked on, and it must find those whose deadline is too far away as well.
@@ -84,6 +90,8 @@ CREATE TABLE job_running (
 ) WITH (fillfactor = 50, autovacuum_vacuum_scale_factor = 0, autovacuum_vacuum_threshold = 2000,
         autovacuum_vacuum_cost_delay = 0);
 CREATE INDEX job_running_hash ON job_running (hash);
+-- Reading all of them begins where the oldest is: see `removed_low`.
+CREATE INDEX job_running_since ON job_running (since_ms);
 CREATE INDEX job_running_asked ON job_running (lane) WHERE asked IS NOT NULL;
 
 -- Jobs that have ended, and those that wait for a person.
@@ -103,8 +111,8 @@ CREATE TABLE job_settled (
     result   text
 );
 CREATE INDEX job_settled_since ON job_settled (coalesce(put_off_ms, since_ms)) WHERE NOT keeps;
--- Jobs that wait for a person: they count as not done. Few have a row here.
-CREATE INDEX job_settled_waits ON job_settled (lane) WHERE state > 5;
+-- Lists by state, and jobs that wait for a person: they count as not done.
+CREATE INDEX job_settled_state ON job_settled (lane, state, arrival);
 
 -- Completions of which nothing else is kept, for as long as the same report may come again.
 CREATE TABLE job_dropped (
@@ -189,4 +197,41 @@ CREATE INDEX job_waiter_sending ON job_waiter (sending);
 CREATE TABLE job_awaited (
     id    uuid PRIMARY KEY,
     until timestamptz NOT NULL
+);
+
+-- How many jobs of a queue stand in each state, and how that changes. No call updates a count: it adds a row here, so no producer waits for
+-- the open transaction of another. The maintenance adds the rows to `job_count` and removes them in one statement: see `job_counts`.
+CREATE TABLE job_change (
+    xact    xid8 NOT NULL DEFAULT pg_current_xact_id(),
+    lane    integer NOT NULL,
+    was     smallint, -- null: these jobs are new
+    becomes smallint, -- null: they are gone
+    count   integer NOT NULL
+) WITH (autovacuum_vacuum_scale_factor = 0, autovacuum_vacuum_threshold = 5000);
+ALTER TABLE job_change REPLICA IDENTITY FULL;
+CREATE INDEX job_change_xact ON job_change (xact);
+
+CREATE TABLE job_count (
+    queue integer NOT NULL,
+    state smallint NOT NULL,
+    count bigint NOT NULL,
+    PRIMARY KEY (queue, state)
+) WITH (fillfactor = 50);
+
+-- One row: rows of `job_change` are left only of transactions that this snapshot does not see.
+CREATE TABLE job_counted (
+    one        boolean PRIMARY KEY DEFAULT true CHECK (one),
+    seen       pg_snapshot NOT NULL DEFAULT '1:1:',
+    at         timestamptz NOT NULL DEFAULT clock_timestamp(),
+    recount_at timestamptz NOT NULL DEFAULT clock_timestamp() + interval '10 minutes'
+) WITH (fillfactor = 50);
+INSERT INTO job_counted DEFAULT VALUES;
+
+-- The labels of jobs, to find jobs by them.
+CREATE TABLE job_label (
+    namespace text COLLATE "C" NOT NULL,
+    name      text COLLATE "C" NOT NULL,
+    value     text COLLATE "C" NOT NULL,
+    arrival   bigint NOT NULL,
+    PRIMARY KEY (namespace, name, value, arrival)
 );

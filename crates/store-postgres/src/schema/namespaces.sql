@@ -86,25 +86,11 @@ $$;
 CREATE OR REPLACE FUNCTION namespace_queues_unused(p_namespace text, p_names text[]) RETURNS SETOF text
 LANGUAGE plpgsql STABLE SET search_path FROM CURRENT AS $$
 DECLARE
-    v_numbers integer[];
+    v_numbers CONSTANT integer[] := array(SELECT q.number FROM job_queue q
+        WHERE q.namespace = p_namespace AND (p_names IS NULL OR q.name = ANY(p_names)) AND q.mode = 0);
 BEGIN
-    v_numbers := array(SELECT q.number FROM job_queue q
-        WHERE q.namespace = p_namespace AND (p_names IS NULL OR q.name = ANY(p_names)) AND q.mode = 0 AND NOT EXISTS (
-            SELECT FROM job_lane l
-            LEFT JOIN LATERAL (SELECT o.head, o.back_low FROM job_head o WHERE o.lane = l.lane OFFSET 0) h ON true
-            CROSS JOIN LATERAL (
-                (SELECT FROM job_ready r WHERE r.lane = l.lane AND r.arrival > coalesce(h.head, 0) LIMIT 1)
-                UNION ALL
-                (SELECT FROM job_ready r WHERE r.lane = l.lane AND r.back AND r.arrival > h.back_low AND r.arrival <= h.head LIMIT 1)
-                UNION ALL
-                (SELECT FROM job_scheduled s WHERE s.lane = l.lane LIMIT 1)) j
-            WHERE l.queue = q.number));
-    -- Those two are in no order of lanes: they are read only for queues in which nothing waits.
-    IF cardinality(v_numbers) > 0 THEN
-        RETURN QUERY SELECT q.name FROM job_queue q WHERE q.number = ANY(v_numbers) AND q.number NOT IN (
-            SELECT l.queue FROM job_lane l
-            WHERE l.queue = ANY(v_numbers) AND l.lane IN (SELECT r.lane FROM job_running r UNION SELECT s.lane FROM job_settled s));
-    END IF;
+    RETURN QUERY SELECT q.name FROM job_queue q
+        WHERE q.number = ANY(v_numbers) AND q.number NOT IN (SELECT c.queue FROM job_counts_now(v_numbers) AS c);
 END $$;
 
 -- The last count of the maintenance, unless it is old: then it counts for nothing.

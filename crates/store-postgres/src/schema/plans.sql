@@ -15,7 +15,7 @@ DECLARE
     -- in every call. These find their rows one by one whatever is asked, and are planned once. Not so what reads many up to a bound: there
     -- the best plan depends on the bound.
     c_planned_once CONSTANT text[] := '{job_stir, job_tell_end, job_enqueue_batch, job_claim, job_renew, job_complete_batch, job_lock, '
-        'job_rows, lease_acquire, lease_look, lease_leave, lease_renew, lease_renew_checked, lease_release, lease_get, fence, fence_job, '
+        'job_rows, job_list, job_places, job_state, lease_acquire, lease_look, lease_leave, lease_renew, lease_renew_checked, lease_release, lease_get, fence, fence_job, '
         'raise_mark, fence_resource}';
     ours record;
 BEGIN
@@ -30,6 +30,6 @@ BEGIN
             EXECUTE format('ALTER FUNCTION %s SET plan_cache_mode = force_generic_plan SET enable_bitmapscan = off', ours.name);
         END IF;
     END LOOP;
-    -- It reads all of two tables.
-    ALTER FUNCTION namespace_queues_unused SET enable_seqscan = on;
+    -- It reads all of four tables.
+    ALTER FUNCTION job_recount SET enable_seqscan = on;
 END $$;

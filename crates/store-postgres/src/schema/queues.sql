@@ -9,14 +9,10 @@ LANGUAGE sql SECURITY DEFINER SET search_path FROM CURRENT AS $$
         SELECT q.number, q.name, q.mode FROM job_queue q
         WHERE q.namespace = p_namespace AND (p_name IS NULL OR q.name = p_name)
     ), tally AS (
-        SELECT l.queue, 0 AS state, count(*) AS n FROM job_ready r JOIN job_lane l ON l.lane = r.lane GROUP BY 1
-        UNION ALL
-        SELECT l.queue, CASE WHEN c.due_ms <= now_ms() THEN 0 ELSE 1 END, count(*)
-            FROM job_scheduled c JOIN job_lane l ON l.lane = c.lane GROUP BY 1, 2
-        UNION ALL
-        SELECT l.queue, 2, count(*) FROM job_running r JOIN job_lane l ON l.lane = r.lane GROUP BY 1
-        UNION ALL
-        SELECT l.queue, s.state, count(*) FROM job_settled s JOIN job_lane l ON l.lane = s.lane GROUP BY 1, 2
+        SELECT c.queue, array(SELECT coalesce(sum(n.count) FILTER (WHERE n.state = k), 0)::bigint
+                FROM unnest(array_agg(c.state), array_agg(c.count)) AS n(state, count) CROSS JOIN generate_series(0, 7) AS k
+                GROUP BY k ORDER BY k) AS counts
+        FROM job_counts_now(array(SELECT m.number FROM mine m)) AS c GROUP BY c.queue
     ), line AS (
         SELECT w.queue, count(*) AS n FROM job_waiter w
         WHERE w.namespace = p_namespace AND w.until_ms > now_ms() AND w.beat > clock_timestamp() - interval '5 seconds'
@@ -24,11 +20,9 @@ LANGUAGE sql SECURITY DEFINER SET search_path FROM CURRENT AS $$
         GROUP BY 1
     )
     SELECT coalesce(m.name, line.queue), coalesce(m.mode, 0::smallint),
-        array(SELECT coalesce((SELECT sum(t.n) FROM tally t WHERE t.queue = m.number AND t.state = k), 0)::bigint
-            FROM generate_series(0, 7) AS k ORDER BY k),
-        coalesce(line.n, 0)
-    FROM mine m FULL JOIN line ON line.queue = m.name
-    WHERE m.mode <> 0 OR line.n > 0 OR EXISTS (SELECT FROM tally t WHERE t.queue = m.number)
+        coalesce(t.counts, array_fill(0::bigint, array[8])), coalesce(line.n, 0)
+    FROM mine m LEFT JOIN tally t ON t.queue = m.number FULL JOIN line ON line.queue = m.name
+    WHERE m.mode <> 0 OR line.n > 0 OR t.queue IS NOT NULL
         OR EXISTS (SELECT FROM job_schedule s WHERE s.namespace = p_namespace AND s.spec->>'queue' = m.name)
     ORDER BY 1
 $$;
@@ -42,6 +36,7 @@ BEGIN
         WHERE q.number = p_number;
     DELETE FROM job_lane l WHERE l.queue = p_number;
     DELETE FROM job_queue q WHERE q.number = p_number;
+    DELETE FROM job_count t WHERE t.queue = p_number;
 END $$;
 
 -- Removes a queue that has no jobs and no schedules. Otherwise it says what is in it: jobs by state, and schedules.
@@ -84,10 +79,14 @@ BEGIN
         v_looked := v_looked + 1;
         IF EXISTS (SELECT FROM job_ready r WHERE r.lane = v_gone.lane) OR EXISTS (SELECT FROM job_scheduled s WHERE s.lane = v_gone.lane) THEN
             v_lane := job_make_lane(v_gone.namespace, v_gone.queue, v_gone.priority);
+            -- Of a lane that is gone nothing is counted.
             WITH ready AS (
                 UPDATE job_ready r SET lane = v_lane, back = true WHERE r.lane = v_gone.lane RETURNING r.arrival
             ), later AS (
                 UPDATE job_scheduled s SET lane = v_lane WHERE s.lane = v_gone.lane RETURNING s.arrival
+            ), counted AS (
+                INSERT INTO job_change (lane, becomes, count)
+                    SELECT v_lane, 0, count(*) FROM ready HAVING count(*) > 0 UNION ALL SELECT v_lane, 1, count(*) FROM later HAVING count(*) > 0
             )
             UPDATE job_body b SET lane = v_lane FROM (SELECT * FROM ready UNION ALL SELECT * FROM later) o WHERE b.arrival = o.arrival;
             PERFORM job_stir(v_gone.namespace, array[v_gone.queue]);

@@ -194,6 +194,7 @@ BEGIN
         INSERT INTO job_ready (lane, arrival, bytes, back, past, urgent)
             SELECT b.lane, b.arrival, octet_length(b.payload), true, true, coalesce(b.extra ? 'yield_within_ms', false)
             FROM job_body b WHERE b.arrival = v_run.arrival;
+        INSERT INTO job_change (lane, was, becomes, count) VALUES (v_run.lane, 2, 0, 1);
         SELECT q.namespace INTO v_name FROM job_lane l JOIN job_queue q ON q.number = l.queue WHERE l.lane = v_run.lane;
         PERFORM note(v_name.namespace, 'job/' || v_run.id, jsonb_build_object('job_attempt_ended', jsonb_build_object(
             'token', v_run.token, 'owner', v_run.owner, 'how', 'advanced', 'state', 'queued', 'again_in_ms', 0)), v_now);

@@ -12,14 +12,14 @@ CREATE OR REPLACE FUNCTION role_grants() RETURNS TABLE (name text, lowest text)
 LANGUAGE sql IMMUTABLE SET search_path FROM CURRENT AS $$
     SELECT unnest('{leases,lease_endings,jobs,queues,schedules,events,shown_time,shown_state,shown_event_type,shown_event_data,shown_labels,'
         'migration,now_ms,maintenance_errors,'
-        'events_page,events_read,lease_get,lease_list,lease_status,lease_timeline,job_look,job_list,job_queues,job_live,job_with_effects,job_schedules,'
+        'events_page,events_read,lease_get,lease_list,lease_status,lease_timeline,job_look,job_list,job_counts_now,job_queues,job_live,job_with_effects,job_schedules,'
         'store_closed_ms,store_limits,event_counts,lease_stats,lease_contention_list}'::text[]), 'reader'
     UNION ALL
     SELECT unnest('{enqueue_job,enqueue_jobs,complete_job,record_effect,try_fence,try_complete_job,try_record_effect,write_refused,fence,fence_job,fence_resource,raise_mark,open_fences,'
         'upkeep,job_work_due,party_lives,lease_acquire,lease_look,lease_leave,lease_abandon,lease_renew,lease_renew_checked,lease_release,lease_suspend,'
         'lease_sweep,fence_on,job_await,job_line_up,job_leave_line,job_line_beat,job_tell_lines,job_enqueue_batch,job_claim,job_unheard,job_untaken,'
         'job_renew,job_complete_batch,job_load,job_draw,job_under,job_idle_limit,job_keep,job_run_out,job_tidy,job_schedules_due,job_room,'
-        'job_schedule_hold,job_unschedule,job_schedules_most,job_queue_remove,job_queues_tidy,job_complete_hashed,job_once_hashed,'
+        'job_schedule_hold,job_unschedule,job_schedules_most,job_queue_remove,job_queues_tidy,job_recount,job_complete_hashed,job_once_hashed,'
         'lease_contention_add,job_recorded,job_held_up,namespace_count,maintenance_failed,maintenance_worked}'::text[]), 'worker'
     UNION ALL
     SELECT unnest('{lease_revoke,lease_revoke_many,lease_advance,store_open_now,store_limits_set}'::text[]), 'admin'

@@ -94,7 +94,7 @@ LEFT JOIN job_scheduled c ON c.arrival = b.arrival
 LEFT JOIN job_settled s ON s.arrival = b.arrival
 LEFT JOIN job_past p ON p.arrival = b.arrival;
 
--- Queues that have jobs or a schedule, or are not open. All jobs are counted, each time.
+-- Queues that have jobs or a schedule, or are not open.
 CREATE OR REPLACE VIEW queues AS
 SELECT q.namespace, q.name, (ARRAY['open', 'paused', 'draining'])[q.mode + 1] AS mode,
     coalesce(n.queued, 0) AS queued_count, coalesce(n.scheduled, 0) AS scheduled_count, coalesce(n.running, 0) AS running_count,
@@ -102,20 +102,12 @@ SELECT q.namespace, q.name, (ARRAY['open', 'paused', 'draining'])[q.mode + 1] AS
     coalesce(n.quarantined, 0) AS quarantined_count, coalesce(n.in_doubt, 0) AS in_doubt_count
 FROM job_queue q
 LEFT JOIN (
-    SELECT l.queue, count(*) FILTER (WHERE j.state = 0) AS queued, count(*) FILTER (WHERE j.state = 1) AS scheduled,
-        count(*) FILTER (WHERE j.state = 2) AS running, count(*) FILTER (WHERE j.state = 3) AS completed,
-        count(*) FILTER (WHERE j.state = 4) AS failed, count(*) FILTER (WHERE j.state = 5) AS cancelled,
-        count(*) FILTER (WHERE j.state = 6) AS quarantined, count(*) FILTER (WHERE j.state = 7) AS in_doubt
-    FROM (
-        SELECT r.lane, 0 AS state FROM job_ready r
-        UNION ALL
-        SELECT c.lane, CASE WHEN c.due_ms <= clock.ms THEN 0 ELSE 1 END FROM job_scheduled c CROSS JOIN (SELECT now_ms() AS ms) AS clock
-        UNION ALL
-        SELECT r.lane, 2 FROM job_running r
-        UNION ALL
-        SELECT s.lane, s.state FROM job_settled s) AS j
-    JOIN job_lane l ON l.lane = j.lane
-    GROUP BY l.queue) AS n ON n.queue = q.number
+    SELECT c.queue, sum(c.count) FILTER (WHERE c.state = 0)::bigint AS queued, sum(c.count) FILTER (WHERE c.state = 1)::bigint AS scheduled,
+        sum(c.count) FILTER (WHERE c.state = 2)::bigint AS running, sum(c.count) FILTER (WHERE c.state = 3)::bigint AS completed,
+        sum(c.count) FILTER (WHERE c.state = 4)::bigint AS failed, sum(c.count) FILTER (WHERE c.state = 5)::bigint AS cancelled,
+        sum(c.count) FILTER (WHERE c.state = 6)::bigint AS quarantined, sum(c.count) FILTER (WHERE c.state = 7)::bigint AS in_doubt
+    FROM job_counts_now(NULL) AS c
+    GROUP BY c.queue) AS n ON n.queue = q.number
 WHERE q.mode <> 0 OR n.queue IS NOT NULL
     OR EXISTS (SELECT FROM job_schedule s WHERE s.namespace = q.namespace AND s.spec ->> 'queue' = q.name);
 

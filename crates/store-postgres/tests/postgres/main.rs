@@ -22,6 +22,8 @@ mod held_snapshot;
 mod interleaved;
 mod isolation;
 mod job_alike;
+mod job_counts;
+mod job_lists;
 mod job_races;
 mod job_transactions;
 mod job_wait_queue;

@@ -14,10 +14,10 @@ const LATER: &str = "run_at => to_timestamp(now_ms() / 1000.0) + interval '10 mi
 #[test]
 fn jobs_that_go_while_a_page_is_put_together_push_no_others_off_it() {
     let (_fixture, [reader, other]) = JobRaceFixture::with_sessions();
-    // Three more, all for later, so that the clock is asked whether they are due; the reader stops there.
+    // Three more, all for later, of two kinds, so that the clock is asked whether they are due; the reader stops there.
     let mut arrivals = Vec::new();
-    for _ in 0..3 {
-        other.value(&format!("SELECT enqueue_job('q', 'work', '1', {LATER})"));
+    for kind in ["work", "work", "else"] {
+        other.value(&format!("SELECT enqueue_job('q', '{kind}', '1', {LATER})"));
         arrivals.push(other.value("SELECT max(arrival) FROM job_body"));
     }
     other.value(
@@ -27,7 +27,7 @@ fn jobs_that_go_while_a_page_is_put_together_push_no_others_off_it() {
              RETURN test_now_ms();
          END $$",
     );
-    let page = "SELECT arrival FROM job_list('default', 0, NULL, NULL, ARRAY[0]::smallint[], '[]', NULL, NULL, 10, 2)
+    let page = "SELECT arrival FROM job_list('default', 0, NULL, 'else', ARRAY[0, 1]::smallint[], '[]', NULL, NULL, 10, 2)
         WHERE id IS NULL";
     reader.value("SET test.stops = 'here'");
     other.value("BEGIN");

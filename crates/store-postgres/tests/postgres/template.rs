@@ -56,6 +56,7 @@ BEGIN
     END LOOP;
     DELETE FROM pg_statistic WHERE starelid >= 16384;
     INSERT INTO fencehold.store_state DEFAULT VALUES;
+    INSERT INTO fencehold.job_counted DEFAULT VALUES;
 END $$";
 
 /// How databases are copied, and what is made in an unused copy.

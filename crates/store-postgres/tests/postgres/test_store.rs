@@ -10,12 +10,29 @@ use crate::clock::MovedClock;
 use crate::cluster::Admin;
 use crate::template::{Database, SCHEMA};
 
+/// Queues and states in which there are not as many jobs as is kept, with both counts; in one snapshot.
+pub(crate) const WRONG_COUNTS: &str = "
+    SELECT coalesce(string_agg(format('queue %s, state %s: kept %s, there are %s', queue, state, k.count, t.count), '; '), '')
+    FROM job_counts_now(NULL) AS k FULL JOIN (
+        SELECT l.queue, j.state::smallint, count(*) FROM (
+            SELECT r.lane, 0 AS state FROM job_ready r
+            UNION ALL
+            SELECT s.lane, CASE WHEN s.due_ms <= now_ms() THEN 0 ELSE 1 END FROM job_scheduled s
+            UNION ALL
+            SELECT r.lane, 2 FROM job_running r
+            UNION ALL
+            SELECT s.lane, s.state FROM job_settled s) AS j
+        JOIN job_lane l ON l.lane = j.lane GROUP BY 1, 2) AS t USING (queue, state)
+    WHERE k.count IS DISTINCT FROM t.count";
+
 pub(crate) struct PostgresTestStore {
     pub(crate) schema: &'static str,
     /// The boot clock of this machine, which goes with the store's: else the store's would be taken to have jumped.
     pub(crate) clock: Arc<MovedClock>,
     admin: Mutex<Admin>,
     handles: Mutex<Option<[Arc<PostgresStore>; 2]>>,
+    /// Whether the counts that are kept are compared with the jobs in the end.
+    compares_counts: bool,
     /// Last: it is gone when nothing uses it any more.
     pub(crate) database: Database,
 }
@@ -30,6 +47,13 @@ impl PostgresTestStore {
         Self::with_clock(MovedClock::standing_still())
     }
 
+    /// With a look at the end whether the jobs in each state are as many as is kept. Not for tests that write into the tables themselves.
+    pub(crate) fn comparing_counts() -> Self {
+        let mut test_store = Self::new();
+        test_store.compares_counts = true;
+        test_store
+    }
+
     fn with_clock(clock: MovedClock) -> Self {
         let database = Database::new();
         let admin = crate::cluster().admin_in(&database.name);
@@ -38,6 +62,7 @@ impl PostgresTestStore {
             clock: Arc::new(clock),
             admin: Mutex::new(admin),
             handles: Mutex::new(None),
+            compares_counts: false,
             database,
         }
     }
@@ -70,6 +95,15 @@ impl PostgresTestStore {
         self.admin(&format!(
             "UPDATE {schema}.test_clock SET at_ms = at_ms + {by_ms}; NOTIFY fencehold_{schema}, '*'"
         ));
+    }
+}
+
+impl Drop for PostgresTestStore {
+    fn drop(&mut self) {
+        if self.compares_counts && !std::thread::panicking() {
+            let sql = format!("SET search_path = {}, pg_temp; {WRONG_COUNTS}", self.schema);
+            assert_eq!(self.value(&sql), "", "the counts that are kept are not those of the jobs");
+        }
     }
 }
 

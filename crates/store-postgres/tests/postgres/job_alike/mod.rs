@@ -53,7 +53,7 @@ struct JobStorePair {
 impl JobStorePair {
     fn new() -> Self {
         let clock = ManualClock::new();
-        let test_store = PostgresTestStore::new();
+        let test_store = PostgresTestStore::comparing_counts();
         let memory = MemoryStore::open(Arc::new(clock.clone())).unwrap();
         JobStorePair { clock, memory, postgres: test_store.store(), test_store }
     }

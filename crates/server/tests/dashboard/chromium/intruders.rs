@@ -49,7 +49,7 @@ fn a_page_whose_token_is_revoked_meanwhile_goes_to_the_log_in_by_itself() {
         browser.open(&format!("{origin}/leases"));
         browser.until("that it is live", || browser.has("#live[data-state=live]"));
         fixture.revoke(&reader);
-        // Something happens, so that there is something to tell; it is told to this session no more.
+        // Something happens that this session no longer learns of.
         fixture.acquire(&operator, "secret/plans", 1, 30_000);
         browser.reads("your session has ended");
         assert!(!browser.text().contains("secret/plans"));

@@ -42,9 +42,8 @@ pub(super) fn with_headers<const N: usize>(
     response
 }
 
-/// An open page asks for itself no sooner than this again; and one that is put together from many calls, than this.
-const REFRESH_MS: u32 = 1_000;
-const COSTLY_REFRESH_MS: u32 = 5_000;
+/// How often an open page asks for itself at most; and one that is put together from many calls.
+const REFRESH_MS: [u32; 2] = [1_000, 5_000];
 
 /// An entry of the navigation: path, name, and whether the caller may see it.
 type Entry = (&'static str, &'static str, fn(&PageRequest) -> bool);
@@ -98,8 +97,7 @@ fn document(title: &str, theme: Theme, has_script: bool, body: &Markup) -> Strin
 pub(super) fn respond(request: &PageRequest, status: StatusCode, page: &Page) -> Response {
     let live = page.live_prefix.as_deref().filter(|_| request.may::<op::ListEvents>());
     let live = live.map(|prefix| request.href("live", &[("prefix", prefix)]));
-    let is_costly = ["Overview", "Workers"].contains(&page.section);
-    let refresh_ms = if is_costly { COSTLY_REFRESH_MS } else { REFRESH_MS };
+    let refresh_ms = REFRESH_MS[usize::from(["Overview", "Workers"].contains(&page.section))];
     let body = html! {
         a class="skip" href="#main" { "Skip to the content" }
         header class="top" {

@@ -10,12 +10,11 @@ use fencehold_contract::http::{
     RevokeLeaseBatchRequest, op,
 };
 use fencehold_contract::job::{
-    ChangeJobBatchResponse, ChangeJobResult, ChangedJob, JobCounts, JobFilter, JobSelector, ListJobsRequest,
+    ChangeJobBatchResponse, ChangeJobResult, JobFilter, JobSelector, ListJobsRequest,
 };
 use fencehold_contract::problem::Problem;
 use fencehold_contract::{ListLeasesRequest, RevokedLease};
 use fencehold_core::BadInput;
-use fencehold_core::job::JobState;
 use fencehold_core::limits::PAGE_MAX;
 use maud::{Markup, html};
 
@@ -148,8 +147,8 @@ async fn count_jobs(page: &PageRequest, filter: &JobFilter) -> Result<Count, Pro
         let queues = queues
             .iter()
             .filter(|queue| filter.queue.as_ref().is_none_or(|name| *name == queue.name));
-        let of = |mut counts: JobCounts| -> u64 {
-            let states = JobState::ALL;
+        let of = |mut counts: fencehold_contract::job::JobCounts| -> u64 {
+            let states = fencehold_core::job::JobState::ALL;
             let states = states
                 .iter()
                 .filter(|state| filter.states.is_empty() || filter.states.contains(state));
@@ -231,9 +230,10 @@ impl Progress {
 
     fn add(&mut self, results: Vec<ChangeJobResult>) {
         for result in results {
-            match Result::<ChangedJob, Problem>::from(result) {
-                Ok(_) => self.done = self.done.saturating_add(1),
+            match Result::from(result) {
+                Ok(fencehold_contract::job::ChangedJob { .. }) => self.done = self.done.saturating_add(1),
                 Err(problem) => {
+                    let problem: Problem = problem;
                     self.refused = self.refused.saturating_add(1);
                     self.why.get_or_insert(problem.detail.to_string());
                 }

@@ -111,7 +111,6 @@ fn what_has_run_out_or_come_due_under_a_held_snapshot_is_not_read_again() {
         ("a claim", MANY / 4, format!("SELECT count(*) FROM {}", claim("last", 500, known))),
         ("the counts of queues", MANY / 4, "SELECT count(*) FROM job_queues('default', NULL)".to_owned()),
         ("looking for claims that ran out", MANY / 4, "SELECT count(*) FROM job_run_out(500)".to_owned()),
-        ("a list of all", MANY / 4, list("NULL", "NULL")),
         ("a list of those that are queued", MANY / 4, list("ARRAY[0]", "NULL")),
         ("a list of those that are worked on", MANY / 4, list("ARRAY[2]", "NULL")),
         ("a list of those of an owner", MANY / 4, list("NULL", "'a'")),

@@ -126,6 +126,7 @@ fn assert_nothing_in(dir: &TestDirectory, directory: &Path) {
 
 #[test]
 fn nothing_is_left_however_a_demo_ends() {
+    type End<'a> = &'a (dyn Fn(&mut RunningDemo) + Sync);
     let dir = TestDirectory::new();
     let by_itself = |demo: &mut RunningDemo| assert_eq!(demo.running.finish().code, 0);
     let terminated = |demo: &mut RunningDemo| {
@@ -137,7 +138,6 @@ fn nothing_is_left_however_a_demo_ends() {
         kill_process(process(demo.fleet()), Signal::KILL).unwrap();
         assert_ne!(demo.running.finish().code, 0);
     };
-    type End<'a> = &'a (dyn Fn(&mut RunningDemo) + Sync);
     let ends: [(&str, End<'_>); 4] =
         [("--seconds 2", &by_itself), ("", &terminated), ("", &killed), ("", &fleet_killed)];
     std::thread::scope(|scope| {

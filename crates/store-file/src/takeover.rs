@@ -183,11 +183,8 @@ fn try_attempt(
     test_points::pass(place, "takeover");
     sync(place, &disk_lock, waits_for, || connection.execute_batch("COMMIT"))?;
     disk_lock.end();
-    let mut log_pages = place.log_pages();
-    if marked || trust != Trust::Exact || log_pages > LOG_PAGES_LEFT {
-        copy_back_all(place, &connection, &disk_lock, waits_for)?;
-        log_pages = 0;
-    }
+    let may_stay = !marked && trust == Trust::Exact;
+    let log_pages = first_log(place, &connection, &disk_lock, may_stay, waits_for)?;
     let mut note = place.note_about(&begun.store);
     let (batch, longest_ttl_ms) = (begun.batch, kept.longest_ttl_ms);
     let first = AcknowledgedProgress { epoch: next, acknowledged: batch, synced: batch, longest_ttl_ms };
@@ -260,6 +257,22 @@ fn lift(
     }
     kept.closed_until_ms = kept.closed_until_ms.max(now.store_ms.saturating_add(kept.longest_ttl_ms));
     lease_rows::put_closed_until(connection, kept.closed_until_ms)
+}
+
+/// How many pages the log has that this owner begins with: those of a short one that may stay, or none.
+fn first_log(
+    place: &StoreDirectory,
+    connection: &Connection,
+    disk_lock: &DiskLock,
+    may_stay: bool,
+    waits_for: &dyn Fn(String) -> bool,
+) -> Result<i64, TakeoverError> {
+    let pages = place.log_pages();
+    if may_stay && pages <= LOG_PAGES_LEFT {
+        return Ok(pages);
+    }
+    copy_back_all(place, connection, disk_lock, waits_for)?;
+    Ok(0)
 }
 
 /// Copies the whole log back before the first answer, so that it begins anew. The log is on the disk already: it was

@@ -235,7 +235,7 @@ impl Progress {
                 Err(problem) => {
                     let problem: Problem = problem;
                     self.refused = self.refused.saturating_add(1);
-                    self.why.get_or_insert(problem.detail.to_string());
+                    self.why.get_or_insert(problem.detail.clone());
                 }
             }
         }

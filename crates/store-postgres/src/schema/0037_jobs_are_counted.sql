@@ -1,7 +1,6 @@
 -- Counts of jobs, and lists that read a range of an index: `job_tables` says what they are. The indexes wait for the transactions that write
 -- jobs, and keep others from writing until this is committed.
 DROP INDEX job_settled_waits;
-CREATE INDEX job_running_since ON job_running (since_ms);
 CREATE INDEX job_settled_state ON job_settled (lane, state, arrival);
 CREATE INDEX job_scheduled_place ON job_scheduled (lane, arrival);
 CREATE INDEX job_body_kind ON job_body (lane, kind COLLATE "C", arrival);

@@ -10,7 +10,6 @@ DECLARE
     c_kind  CONSTANT smallint := 9;
     v_now   CONSTANT bigint := now_ms();
     v_low   CONSTANT bigint := job_due_low(v_now);
-    v_since CONSTANT bigint := job_claims_low(v_now);
     v_due   CONSTANT boolean := 0 = ANY(p_states); -- delayed jobs that are due are queued
     v_later CONSTANT boolean := 1 = ANY(p_states);
 BEGIN
@@ -68,8 +67,7 @@ BEGIN
             WHERE s.arrival >= p_from AND s.lane IN (SELECT l.lane FROM lanes l)
             UNION ALL
             -- There are as many as are worked on.
-            SELECT r.arrival FROM job_running r WHERE 2 = ANY(p_states) AND r.since_ms > v_since AND r.arrival >= p_from
-                AND r.lane IN (SELECT l.lane FROM lanes l)) n
+            SELECT r.arrival FROM job_running r WHERE 2 = ANY(p_states) AND r.arrival >= p_from AND r.lane IN (SELECT l.lane FROM lanes l)) n
         ORDER BY n.arrival LIMIT p_most);
 END $$;
 
@@ -93,7 +91,6 @@ DECLARE
     v_label  CONSTANT jsonb := p_labels->0;
     v_lanes  CONSTANT integer[] := array(SELECT l.lane FROM job_queue q JOIN job_lane l ON l.queue = q.number
         WHERE q.namespace = p_namespace AND (p_queue IS NULL OR q.name = p_queue));
-    v_since  CONSTANT bigint := job_claims_low(now_ms());
     v_by     text; -- what is read in order
     v_kind   text; -- where it is by this
     v_from   bigint := p_from;
@@ -124,8 +121,7 @@ BEGIN
     v_step := least(greatest(p_limit, CASE WHEN p_contains IS NULL THEN 0 ELSE c_step END), v_look);
     LOOP
         v_places := CASE v_by
-            WHEN 'owner' THEN array(SELECT r.arrival FROM job_running r
-                WHERE r.since_ms > v_since AND r.owner = p_owner AND r.arrival >= v_from
+            WHEN 'owner' THEN array(SELECT r.arrival FROM job_running r WHERE r.owner = p_owner AND r.arrival >= v_from
                 AND r.lane IN (SELECT unnest(v_lanes)) AND (p_states IS NULL OR 2 = ANY(p_states)) ORDER BY r.arrival LIMIT v_step)
             WHEN 'label' THEN array(SELECT l.arrival FROM job_label l WHERE l.namespace = p_namespace AND l.name = v_label->>0
                 AND l.value = v_label->>1 AND l.arrival >= v_from ORDER BY l.arrival LIMIT v_step)

@@ -8,14 +8,12 @@ LANGUAGE plpgsql SECURITY DEFINER SET search_path FROM CURRENT AS $$
 DECLARE
     v_now bigint := now_ms();
     v_far uuid[];
-    v_low bigint := removed_low('claims', v_now);
-    v_read bigint := pg_stat_get_xact_tuples_returned('job_running_since'::regclass);
 BEGIN
     PERFORM notice_server();
     PERFORM job_honour_suspension();
     -- A clock that was set back leaves deadlines that are further away than they can be. Looked for by the moment at which this began,
     -- which is cheap, and then compared with the clock as it is when the row is locked: a renewal may have come since.
-    v_far := array(SELECT o.id FROM job_running o WHERE o.since_ms > v_low AND o.deadline_ms > v_now + o.ttl_ms LIMIT p_most);
+    v_far := array(SELECT o.id FROM job_running o WHERE o.deadline_ms > v_now + o.ttl_ms LIMIT p_most);
     IF v_far <> '{}' THEN
         UPDATE job_running r SET deadline_ms = now_ms() + r.ttl_ms
             WHERE r.id = ANY(array(
@@ -23,10 +21,8 @@ BEGIN
                 ORDER BY o.id FOR NO KEY UPDATE SKIP LOCKED));
     END IF;
     RETURN QUERY
-    SELECT o.id, v_now FROM job_running o WHERE o.since_ms > v_low AND o.deadline_ms <= v_now
+    SELECT o.id, v_now FROM job_running o WHERE o.deadline_ms <= v_now
         ORDER BY o.deadline_ms LIMIT p_most FOR UPDATE SKIP LOCKED;
-    PERFORM removed_to('claims', v_low, (SELECT o.since_ms FROM job_running o WHERE o.since_ms > v_low ORDER BY o.since_ms LIMIT 1), v_now,
-        pg_stat_get_xact_tuples_returned('job_running_since'::regclass) - v_read);
 END $$;
 
 -- Notifies waiting claims of jobs that are due. Claims move the due jobs of their lanes to the ready ones; where many moved ones are still
@@ -98,7 +94,7 @@ BEGIN
             JOIN job_queue q ON q.namespace = n.namespace AND q.name = n.queue
             JOIN job_lane l ON l.queue = q.number
             UNION
-            SELECT r.lane FROM job_running r WHERE r.since_ms > (SELECT job_claims_low(now_ms()))) l
+            SELECT r.lane FROM job_running r) l
         LEFT JOIN job_head h ON h.lane = l.lane
         WHERE h.at IS NULL OR h.at < v_now - interval '5 seconds'
         ORDER BY random() LIMIT 64

@@ -90,8 +90,6 @@ CREATE TABLE job_running (
 ) WITH (fillfactor = 50, autovacuum_vacuum_scale_factor = 0, autovacuum_vacuum_threshold = 2000,
         autovacuum_vacuum_cost_delay = 0);
 CREATE INDEX job_running_hash ON job_running (hash);
--- Reading all of them begins where the oldest is: see `removed_low`.
-CREATE INDEX job_running_since ON job_running (since_ms);
 CREATE INDEX job_running_asked ON job_running (lane) WHERE asked IS NOT NULL;
 
 -- Jobs that have ended, and those that wait for a person.

@@ -13,14 +13,6 @@ BEGIN
         WHERE t.part = 'due jobs' AND t.low < p_now AND t.at > clock_timestamp() - interval '1 minute'), -9223372036854775808);
 END $$;
 
--- The same for claims: each that there is was made later.
-CREATE OR REPLACE FUNCTION job_claims_low(p_now bigint) RETURNS bigint
-LANGUAGE plpgsql VOLATILE SET search_path FROM CURRENT AS $$
-BEGIN
-    RETURN coalesce((SELECT t.low FROM tidied t
-        WHERE t.part = 'claims' AND t.low < p_now AND t.at > clock_timestamp() - interval '1 minute'), -9223372036854775808);
-END $$;
-
 -- How many jobs of a queue are ready, up to a bound. Those that are about to be claimed count too: the claim that takes them still waits.
 CREATE OR REPLACE FUNCTION job_on_offer(p_queue integer) RETURNS bigint
 LANGUAGE sql STABLE AS $$

@@ -350,7 +350,7 @@ fn a_held_snapshot_makes_no_call_read_what_was_removed() {
         for _ in 0..3 {
             test_store.pass(1_000);
             session.value("SELECT job_tidy(0, 5000)");
-            for notes in ["job_head", "tidied"] {
+            for notes in ["job_head", "tidied", "job_counted"] {
                 session.value(&format!("UPDATE {notes} SET at = at - interval '6 seconds'"));
             }
         }

@@ -90,7 +90,7 @@ impl Filter {
                 .map_or((page.as_str(), None), |(found, next)| (found, Some(next)));
             places.extend((found != "-").then(|| found.to_owned()));
             let Some(next) = next else { return (places.join(","), pages) };
-            from = next.to_owned();
+            next.clone_into(&mut from);
         }
     }
 }

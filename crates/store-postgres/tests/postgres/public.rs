@@ -228,7 +228,10 @@ fn jobs_are_shown_in_every_state() {
     session.value(&complete(A, 1));
     assert_eq!(rows(&session, shown), [json!(["completed", 1, null, 1, after(81_500), null, null, {}])]);
     for (number, name) in [(4, "failed"), (5, "cancelled"), (6, "quarantined"), (7, "in_doubt")] {
-        session.value(&format!("UPDATE job_settled SET state = {number}"));
+        session.value(&format!(
+            "INSERT INTO job_change (lane, was, becomes, count) SELECT lane, state, {number}, 1 FROM job_settled;
+             UPDATE job_settled SET state = {number}"
+        ));
         assert_eq!(session.value("SELECT state FROM jobs"), name);
         assert_eq!(
             session.value(&format!("SELECT {name}_count FROM queues WHERE namespace = 'default'")),

@@ -11,12 +11,12 @@ use crate::{migrated, open, open_as};
 
 /// What a reader may call, the views, and the one table that it may read.
 const READER: &str =
-    "event_counts events events_page events_read job_list job_live job_look job_queues job_schedules job_with_effects jobs lease_endings lease_get lease_list
+    "event_counts events events_page events_read job_counts_now job_list job_live job_look job_queues job_schedules job_with_effects jobs lease_endings lease_get lease_list
     lease_stats lease_contention_list lease_status lease_timeline leases maintenance_errors migration now_ms queues schedules shown_event_data shown_event_type shown_labels
     shown_state shown_time store_closed_ms store_limits";
 /// What a worker may call beside that.
 const WORKER: &str = "complete_job enqueue_job enqueue_jobs fence fence_job fence_on fence_resource job_await job_claim job_complete_batch job_complete_hashed
-    job_draw job_enqueue_batch job_held_up job_idle_limit job_keep job_leave_line job_line_beat job_line_up job_load job_once_hashed job_queue_remove job_queues_tidy job_recorded job_renew
+    job_draw job_enqueue_batch job_held_up job_idle_limit job_keep job_leave_line job_line_beat job_line_up job_load job_once_hashed job_queue_remove job_queues_tidy job_recorded job_recount job_renew
     job_room job_run_out job_schedule_hold job_schedules_due job_schedules_most job_tell_lines job_tidy job_under job_unheard job_unschedule job_untaken job_work_due lease_abandon
     lease_acquire lease_contention_add lease_leave lease_look lease_release lease_renew lease_renew_checked lease_suspend lease_sweep maintenance_failed
     maintenance_worked namespace_count open_fences party_lives raise_mark record_effect try_complete_job try_fence try_record_effect upkeep write_refused";

@@ -103,7 +103,7 @@ fn a_schema_of_an_earlier_version_gets_what_is_new() {
     let admin = crate::cluster().admin();
     admin.run(&format!(
         "DROP TABLE {old}.event_total, {old}.lease_ended_count, {old}.lease_contention, {old}.job_change, {old}.job_count,
-             {old}.job_counted, {old}.job_label; DROP INDEX {old}.job_settled_state, {old}.job_scheduled_place, {old}.job_body_kind, {old}.job_running_since;
+             {old}.job_counted, {old}.job_label; DROP INDEX {old}.job_settled_state, {old}.job_scheduled_place, {old}.job_body_kind;
          CREATE INDEX job_settled_waits ON {old}.job_settled (lane) WHERE state > 5;
          DROP TRIGGER job_labels_added ON {old}.job_body; DROP TRIGGER job_labels_removed ON {old}.job_body; DROP SEQUENCE {old}.upkeep_handle,
              {old}.leases_turn_handle, {old}.leases_turn_until, {old}.leases_turn_asked, {old}.jobs_turn_handle, {old}.jobs_turn_until,

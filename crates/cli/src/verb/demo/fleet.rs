@@ -357,7 +357,7 @@ impl Demo<'_> {
             if nth % 5 == 0 {
                 let is_reachable = nth % 10 != 0;
                 let to = if is_reachable { "Lyon" } else { "Atlantis" }.to_owned();
-                let order = Order { order: nth / 5 + 1, to, is_reachable };
+                let order = Order { number: nth / 5 + 1, to, is_reachable };
                 library.queue(ORDERS).job("order", &order).enqueue().await.map_err(explain)?;
             }
             sleep(EMAIL_EVERY).await;

@@ -47,7 +47,7 @@ pub(super) fn step() -> ExitCode {
     if email.failures < attempt {
         return ExitCode::SUCCESS;
     }
-    eprintln!("451 the mailbox of {} is busy, try again later", email.to);
+    note(&format!("451 the mailbox of {} is busy, try again later", email.to));
     ExitCode::FAILURE
 }
 
@@ -82,7 +82,7 @@ pub(super) async fn write(context: &Context, name: &str) -> VerbResult {
 /// An order of the shop.
 #[derive(Clone, Serialize, Deserialize)]
 pub(super) struct Order {
-    pub(super) order: u64,
+    pub(super) number: u64,
     pub(super) to: String,
     /// Whether a carrier goes there.
     pub(super) is_reachable: bool,
@@ -113,7 +113,7 @@ async fn fulfil(job: Job, order: Order) -> Result<String, JobError> {
 }
 
 async fn undo(_job: Job, order: Order) -> Result<String, JobError> {
-    with_time(format!("undone for order {}", order.order)).await
+    with_time(format!("undone for order {}", order.number)).await
 }
 
 /// Others take their time.

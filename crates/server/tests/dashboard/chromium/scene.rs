@@ -15,7 +15,7 @@ pub(super) struct Scene<'f> {
     /// A job that failed.
     pub(super) failed_job: String,
     /// Those that stand in line.
-    _waiters: Vec<TcpStream>,
+    waiters: Vec<TcpStream>,
 }
 
 impl<'f> Scene<'f> {
@@ -26,7 +26,7 @@ impl<'f> Scene<'f> {
             operator,
             crashed_job: String::new(),
             failed_job: String::new(),
-            _waiters: Vec::new(),
+            waiters: Vec::new(),
         };
         scene.leases();
         scene.jobs();
@@ -59,10 +59,10 @@ impl<'f> Scene<'f> {
             "/v1/leases/acquire",
             Some(&body),
         );
-        self._waiters.push(stream);
+        self.waiters.push(stream);
         let path = format!("/v1/leases/get?key={}", key.replace('/', "%2F"));
         let in_line = || self.fixture.ask(&self.operator, "GET", &path, None).json["waiter_count"].as_u64();
-        let expected = self._waiters.len() as u64;
+        let expected = self.waiters.len() as u64;
         eventually("it stands in line", || in_line().is_some_and(|count| count > 0 && count <= expected));
     }
 

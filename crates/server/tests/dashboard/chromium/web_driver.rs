@@ -1,7 +1,11 @@
-//! A real browser: Debian's Chromium, headless, by the WebDriver protocol.
+//! A real browser: Debian's Chromium, headless, by the `WebDriver` protocol.
 //!
 //! There is one for all tests of the process, and one test at a time has it: as new, with no cookie, no log and light colours. It
 //! resolves no name but those of this machine, so nothing it does can leave it.
+#![allow(
+    clippy::disallowed_methods,
+    reason = "what a page shows is looked at again and again, in real time; nothing is ordered by it"
+)]
 
 use std::io::{BufRead as _, BufReader, Read as _, Write as _};
 use std::net::TcpStream;
@@ -23,7 +27,7 @@ pub(super) const FOREIGN_HOST: &str = "rebound.example";
 /// What a wide screen has, and a phone.
 const WIDE: (u32, u32) = (1280, 860);
 const NARROW: (u32, u32) = (390, 844);
-/// What WebDriver calls the reference of an element.
+/// What `WebDriver` calls the reference of an element.
 const ELEMENT: &str = "element-6066-11e4-a52e-4f735466cecf";
 
 pub(super) struct Chromium {
@@ -31,7 +35,7 @@ pub(super) struct Chromium {
     session: String,
 }
 
-/// Keys by their code in WebDriver.
+/// Keys by their code in `WebDriver`.
 pub(super) const TAB: &str = "\u{e004}";
 pub(super) const ENTER: &str = "\u{e007}";
 pub(super) const SPACE: &str = " ";
@@ -94,6 +98,7 @@ impl Chromium {
             });
             tell.send(port.expect("a driver that starts")).unwrap();
             lines.for_each(drop);
+            let _ = driver.wait();
         });
         let port = told.recv().unwrap();
         let hosts = format!(

@@ -32,7 +32,7 @@ const NOT_RUN: &[(&str, &str)] = &[
 ];
 
 /// Verbs that run until they are ended.
-const ENDLESS: &[&str] = &["serve", "event watch", "lease watch", "work"];
+const ENDLESS: &[&str] = &["demo", "serve", "event watch", "lease watch", "work"];
 
 fn root() -> &'static Path {
     Path::new(concat!(env!("CARGO_MANIFEST_DIR"), "/../.."))

@@ -334,7 +334,7 @@ fn a_command_that_is_gone_takes_no_other_one_of_the_same_group_along() {
     let mut watched = Watched::new(HEEDS);
     watched.watch(FOR_LONG, FOR_LONG, FOR_LONG);
     let group = watched.group.child.id();
-    watched.say(&format!("watch 2 100 {FOR_LONG} {FOR_LONG} {group}"));
+    watched.say(&format!("watch 2 {FOR_LONG} {FOR_LONG} {FOR_LONG} {group}"));
     watched.say("gone 1");
     watched.end_line();
     assert_eq!(watched.group_ended().signal(), Some(15), "2 is watched still");

@@ -155,7 +155,7 @@ fn subject(page: &PageRequest, job: &JobView) -> Markup {
 fn needs_person(page: &PageRequest, job: &JobView) -> Stuck {
     let (why, next) = if job.state == JobState::Quarantined {
         (
-            html! { "It was the end of " (job.crash_count) @if job.crash_count == 1 { " worker" } @else { " workers" } ", and is kept from others" },
+            html! { (job.crash_count) @if job.crash_count == 1 { " worker" } @else { " workers" } " crashed on it, so it is kept from others" },
             html! { "Find out why; then retry it" },
         )
     } else {

@@ -79,7 +79,7 @@ fn keep_for_docs() {
     }
     let docs = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../docs/img");
     std::fs::create_dir_all(&docs).unwrap();
-    for name in ["overview-light", "overview-dark", "lease-light"] {
+    for name in ["overview-light", "lease-light"] {
         let file = format!("{name}.png");
         std::fs::copy(pictures().join(&file), docs.join(format!("dashboard-{file}"))).unwrap();
     }

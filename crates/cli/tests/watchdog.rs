@@ -332,9 +332,9 @@ fn news_in_time_keep_the_group_alive() {
 #[test]
 fn a_command_that_is_gone_takes_no_other_one_of_the_same_group_along() {
     let mut watched = Watched::new(HEEDS);
-    watched.watch(FOR_LONG, FOR_LONG, FOR_LONG);
+    let at_ms = watched.watch(FOR_LONG, FOR_LONG, FOR_LONG) + FOR_LONG;
     let group = watched.group.child.id();
-    watched.say(&format!("watch 2 {FOR_LONG} {FOR_LONG} {FOR_LONG} {group}"));
+    watched.say(&format!("watch 2 {FOR_LONG} {at_ms} {at_ms} {group}"));
     watched.say("gone 1");
     watched.end_line();
     assert_eq!(watched.group_ended().signal(), Some(15), "2 is watched still");
@@ -345,13 +345,13 @@ fn a_command_that_is_gone_takes_no_other_one_of_the_same_group_along() {
 #[test]
 fn one_watchdog_watches_many_groups() {
     let mut watched = Watched::new(HEEDS);
-    watched.watch(FOR_LONG, FOR_LONG, FOR_LONG);
+    let at_ms = watched.watch(FOR_LONG, FOR_LONG, FOR_LONG) + FOR_LONG;
     let mut others = [(); 3].map(|()| {
         let mut command = Command::new("sleep");
         RunningProcess::adopt(command.arg("1000").process_group(0).spawn().unwrap())
     });
     for (id, other) in (2..).zip(&others) {
-        watched.say(&format!("watch {id} 0 {FOR_LONG}0 {FOR_LONG}0 {}", other.child.id()));
+        watched.say(&format!("watch {id} 0 {at_ms} {at_ms} {}", other.child.id()));
     }
     watched.say("until 3 0 0");
     assert_eq!(watched.hear(), "killed 3");

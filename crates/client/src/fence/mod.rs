@@ -9,7 +9,7 @@
 //!
 //! - [`FencedFile`]: a file that is replaced, or appended to exactly once.
 //! - `FencedObject` (feature `object`): an object in a bucket, which carries the token itself.
-//! - `fence::http` (feature `http`): a `tower` layer that checks the requests of a service, and one that sends them.
+//! - `fence::http` (feature `tower`): a `tower` layer that checks the requests of a service, and one that sends them.
 //! - [`Lease::fence_in`](crate::Lease::fence_in): one call inside the caller's own [transaction](crate::transaction) in PostgreSQL. It asks
 //!   the lease's store, which is in the same transaction.
 //!

@@ -116,8 +116,12 @@ async fn hear(from: &mut pipe::Receiver, mut take: impl FnMut(&[u8])) -> bool {
     }
 }
 
+/// What is left once the command has ended. It is read whatever the runtime knows: news of the end may overtake those of the pipe.
 fn hear_rest(from: &pipe::Receiver, mut take: impl FnMut(&[u8])) {
-    while hear_now(from, &mut take).is_some_and(|count| count > 0) {}
+    let mut bytes = [0; 16 << 10];
+    while let Ok(count @ 1..) = rustix::io::retry_on_intr(|| rustix::io::read(from, &mut bytes)) {
+        take(&bytes[..count]);
+    }
 }
 
 /// What is there at this moment: `Some(0)` at the end, `None` if there is nothing yet.

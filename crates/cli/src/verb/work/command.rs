@@ -136,3 +136,17 @@ fn hear_now(from: &pipe::Receiver, take: &mut impl FnMut(&[u8])) -> Option<usize
         Err(_) => Some(0),
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[tokio::test]
+    async fn the_rest_is_heard_before_the_runtime_knows_of_it() {
+        let (ours, its) = pipe_from().unwrap();
+        File::from(its).write_all(b"said").unwrap();
+        let mut heard = Vec::new();
+        hear_rest(&ours, |bytes| heard.extend_from_slice(bytes));
+        assert_eq!(heard, b"said");
+    }
+}

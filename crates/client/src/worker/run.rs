@@ -203,6 +203,8 @@ mod tests {
             let taken = shared.threads.take_waiting();
             let drained = running.drain_until(ready(())).await?;
             assert_eq!((drained.released, drained.still_running), (0, 1));
+            // A claim that still waits would get the job for a moment.
+            shared.tally.when(|tally, _| tally.claimer_gone.then_some(())).await;
             taken.work().await;
             assert_eq!(shared.tally.read(|tally, _| (tally.running, tally.ended.released)), (0, 1));
             shared.tally.when(|tally, _| (tally.unheard == 0).then_some(())).await;

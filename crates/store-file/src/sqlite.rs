@@ -24,8 +24,7 @@ use super::{boot_clock, lease_rows, test_points};
 /// others wait.
 const LOG_PAGES_IDLE: i64 = 1_000;
 const LOG_PAGES_BUSY: i64 = 8_000;
-/// A log of so many pages stays when its owner ends, and when the next one begins: one command after the other would copy it back, which
-/// takes five syncs, for a page or two each.
+/// A log of so many pages stays when an owner begins: it is copied back when the owner ends, or has written more.
 pub(super) const LOG_PAGES_LEFT: i64 = 64;
 
 /// How often a log that was removed is tried to be saved, while a process reads: for a minute.
@@ -201,14 +200,9 @@ impl SqlitePersistence {
         }
     }
 
-    /// Ends the hold on the database, with everything copied back where that can be done; but a short log that is synced stays, for it is
-    /// what the next owner would have to begin with. `Some`: the disk failed.
+    /// Ends the hold on the database, with everything copied back where that can be done. `Some`: the disk failed.
     pub(super) fn close(mut self) -> Option<DiskFailed> {
         let lost = self.what_is_lost();
-        let stays = !self.says_unsynced && (1..=LOG_PAGES_LEFT).contains(&self.log_pages);
-        if stays && lost == MissingFile::Nothing && self.failure.is_none() {
-            return None;
-        }
         if self.says_unsynced {
             // Where this is found, everything before it in the log is there as well. Where it cannot be written, the note stands.
             let _ = self.with_disk_lock(Self::say_synced);

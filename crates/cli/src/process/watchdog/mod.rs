@@ -111,13 +111,15 @@ impl Watchdog {
             self.state().introduce_commands();
             return Ok(());
         }
-        match WatchdogProcess::start().await {
+        let (orders, introduced) = self.state().orders_for_a_new_one();
+        match WatchdogProcess::start(&orders).await {
             Ok((process, reports)) => {
                 let generation = {
                     let mut state = self.state();
                     state.generation += 1;
                     state.process = Some(process);
                     state.introduce_commands();
+                    state.dismiss_ended_commands(&introduced);
                     state.generation
                 };
                 tracing::debug!(generation, "a watchdog was started");
@@ -242,12 +244,25 @@ impl WatchdogState {
         Some((self.last_command, line, self.generation))
     }
 
-    /// Tells a new watchdog of the commands that run.
+    /// What a watchdog is to read first: that it is to watch every command that runs.
+    fn orders_for_a_new_one(&self) -> (String, Vec<CommandId>) {
+        let order = |(id, command): (&CommandId, &WatchedState)| command.order(*id).to_string();
+        (self.commands.iter().map(order).collect(), self.commands.keys().copied().collect())
+    }
+
+    /// Tells a new watchdog of commands that it was introduced to and that have ended since.
+    fn dismiss_ended_commands(&mut self, introduced: &[CommandId]) {
+        let WatchdogState { process: Some(process), commands, .. } = self else { return };
+        for id in introduced.iter().filter(|id| !commands.contains_key(id)) {
+            let _ = process.tell(WatchdogOrder::Gone(*id));
+        }
+    }
+
+    /// Tells a watchdog of the commands that run, with the moments that hold now.
     fn introduce_commands(&mut self) {
         let WatchdogState { process: Some(process), generation, commands, .. } = self else { return };
         for (id, command) in commands.iter_mut().filter(|(_, command)| command.heard_by != *generation) {
-            let WatchedState { group, terms, .. } = *command;
-            if process.tell(WatchdogOrder::Watch { command: *id, terms, group }).is_ok() {
+            if process.tell(command.order(*id)).is_ok() {
                 command.heard_by = *generation;
             }
         }
@@ -266,6 +281,10 @@ impl WatchdogState {
 }
 
 impl WatchedState {
+    fn order(&self, command: CommandId) -> WatchdogOrder {
+        WatchdogOrder::Watch { command, terms: self.terms, group: self.group }
+    }
+
     fn tell(&self, event: WatchdogEvent) {
         let _ = self.events.send(event);
     }
@@ -279,9 +298,12 @@ impl WatchedState {
 }
 
 impl WatchdogProcess {
-    /// Starts one and waits until it is ready.
-    async fn start() -> io::Result<(Self, Reports)> {
+    /// Starts one and waits until it is ready. It finds these orders in its line from its first moment on, whatever becomes
+    /// of this process meanwhile.
+    async fn start(orders: &str) -> io::Result<(Self, Reports)> {
         let (line, its) = StdStream::pair()?;
+        line.set_nonblocking(true)?;
+        write_whole(&line, orders)?;
         let child = Command::new(OURSELVES)
             .arg0("fencehold")
             .arg(PART)
@@ -289,7 +311,6 @@ impl WatchdogProcess {
             .stdout(Stdio::null())
             .stderr(Stdio::null())
             .spawn()?;
-        line.set_nonblocking(true)?;
         let mut reports = BufReader::new(UnixStream::from_std(line.try_clone()?)?).lines();
         let process = WatchdogProcess { child, line: Arc::new(line) };
         let error = match timeout(BEGINS_WITHIN, next_report(&mut reports)).await {
@@ -304,18 +325,20 @@ impl WatchdogProcess {
     /// A line is short and the buffer is long: one that does not fit means a watchdog that has long been stopped, and
     /// waiting for it would stop us too. It is ended, and so replaced.
     fn tell(&mut self, order: WatchdogOrder) -> io::Result<()> {
-        let line = order.to_string();
-        match (&*self.line).write(line.as_bytes()) {
-            Ok(written) if written == line.len() => Ok(()),
-            Ok(_) => Err(io::ErrorKind::WriteZero.into()),
-            Err(error) => Err(error),
-        }
-        .inspect_err(|_| drop(self.child.kill()))
+        write_whole(&self.line, &order.to_string()).inspect_err(|_| drop(self.child.kill()))
     }
 
     fn bury(mut self) {
         let _ = self.child.kill();
         let _ = self.child.wait();
+    }
+}
+
+/// Writes all of it at once, or fails.
+fn write_whole(mut line: &StdStream, text: &str) -> io::Result<()> {
+    match line.write(text.as_bytes())? {
+        written if written == text.len() => Ok(()),
+        _ => Err(io::ErrorKind::WriteZero.into()),
     }
 }
 

@@ -31,7 +31,7 @@ async fn connecting_proves_that_the_database_answers_and_makes_the_schema() {
     };
     connect(url.clone()).connect_lazy().await.unwrap().close().await;
     assert_eq!(tokio::task::block_in_place(there), "f");
-    Fencehold::connect(&url).await.unwrap().close().await;
+    crate::connect_patiently(&url).await.close().await;
     assert_eq!(tokio::task::block_in_place(there), "t");
     drop(tokio::task::spawn_blocking(move || drop(cluster)).await);
 }

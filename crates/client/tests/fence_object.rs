@@ -193,7 +193,7 @@ fn url(name: &str, endpoint: &str) -> String {
 #[tokio::test]
 async fn a_holder_in_a_process_of_its_own() {
     let Ok(endpoint) = std::env::var(PART) else { return };
-    let fh = Fencehold::connect(&url("stopped", &endpoint)).await.unwrap();
+    let fh = crate::connect_patiently(&url("stopped", &endpoint)).await;
     let object = FencedObject::open(&url("stopped/report", &endpoint)).await.unwrap();
     let lease = fh.lease("reports/daily").ttl(Duration::from_secs(5)).acquire().await.unwrap();
     object.write(&lease, "by A\n").await.unwrap();

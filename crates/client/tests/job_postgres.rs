@@ -35,7 +35,7 @@ impl PostgresFixture {
     async fn open() -> Self {
         let cluster = tokio::task::spawn_blocking(cluster).await.unwrap();
         let schema = fresh_schema();
-        let fh = Fencehold::connect(&cluster.url_text(&schema)).await.unwrap();
+        let fh = crate::connect_patiently(&cluster.url_text(&schema)).await;
         let port = cluster.url(&schema).hosts[0].1;
         let shop = PostgresFixture { schema, port, runtime: Handle::current(), fh };
         let table = format!("CREATE TABLE {} (what text)", shop.table());
@@ -260,7 +260,7 @@ async fn what_a_late_worker_was_refused_in_its_own_transactions_is_recorded() {
     let first = shop.fh.worker().queue(QUEUE, 1).handle("sell", handle.clone()).start().unwrap();
     let id = shop.enqueue().await;
     let (old_lease, old_claim) = tokio::time::timeout(TIMEOUT, stalling.recv()).await.unwrap().unwrap();
-    let other = Fencehold::connect(&cluster().url_text(&shop.schema)).await.unwrap();
+    let other = crate::connect_patiently(&cluster().url_text(&shop.schema)).await;
     let second = other.worker().queue(QUEUE, 1).handle("sell", handle).start().unwrap();
     // It stalls: no renewal comes, and its time is up.
     let schema = &shop.schema;
@@ -366,7 +366,7 @@ async fn a_worker_that_is_to_empty_its_queues_misses_no_job_that_its_jobs_enqueu
     let clock = std::sync::Arc::new(fencehold::clock::SystemClock);
     let server = fencehold_server::Server::new(store, clock, fencehold_server::access::Access::default());
     let serving = tokio::spawn(async move { server.serve(listener, std::future::pending()).await });
-    assert_emptied(&Fencehold::connect(&url).await.unwrap()).await;
+    assert_emptied(&crate::connect_patiently(&url).await).await;
     serving.abort();
 }
 
@@ -378,7 +378,7 @@ async fn a_server_shows_what_the_database_counted() {
     shop.enqueue().await;
     let listener = tokio::net::TcpListener::bind("127.0.0.1:0").await.unwrap();
     let address = listener.local_addr().unwrap();
-    let other = Fencehold::connect(&cluster().url_text(&shop.schema)).await.unwrap();
+    let other = crate::connect_patiently(&cluster().url_text(&shop.schema)).await;
     let clock = std::sync::Arc::new(fencehold::clock::SystemClock);
     let store = std::sync::Arc::clone(other.store());
     let server = fencehold_server::Server::new(store, clock, fencehold_server::access::Access::default());

@@ -33,3 +33,15 @@ mod transaction;
 mod ttl_advice;
 mod worker;
 mod worker_processes;
+
+/// A handle on a store that is another process, which a busy machine may keep waiting.
+#[cfg(any(feature = "object", feature = "postgres"))]
+async fn connect_patiently(url: &str) -> fencehold::Fencehold {
+    let patience = std::time::Duration::from_secs(60);
+    fencehold::Fencehold::builder()
+        .url(url)
+        .timeout(patience)
+        .connect()
+        .await
+        .unwrap()
+}

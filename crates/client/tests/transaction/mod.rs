@@ -41,7 +41,7 @@ impl Fixture {
     async fn open() -> Self {
         let cluster = tokio::task::spawn_blocking(cluster).await.unwrap();
         let schema = fresh_schema();
-        let fh = Fencehold::connect(&cluster.url_text(&schema)).await.unwrap();
+        let fh = crate::connect_patiently(&cluster.url_text(&schema)).await;
         let url = format!("postgres://postgres@127.0.0.1:{}/postgres", cluster.url(&schema).hosts[0].1);
         let fixture = Fixture { schema, url, fh };
         let mut connection = fixture.connect(Adapter::TokioPostgres).await;
@@ -371,7 +371,7 @@ async fn a_stale_holder_writes_nothing_in_its_transaction_and_that_is_recorded()
         let mut transaction = connection.begin().await;
         transaction.execute(&table).await.unwrap();
         transaction.commit().await;
-        let newer = Fencehold::connect(&cluster().url_text(&fixture.schema)).await.unwrap();
+        let newer = crate::connect_patiently(&cluster().url_text(&fixture.schema)).await;
         let newer = newer.lease(&key).acquire().await.unwrap();
         let mut transaction = connection.begin().await;
         match late.fence_in(&mut transaction).await {

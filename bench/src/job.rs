@@ -152,12 +152,7 @@ impl Idle {
             let _ = say.send(Instant::now());
             async { Ok::<_, fencehold::JobError>(()) }
         };
-        let worker = fencehold
-            .worker()
-            .queue(queue, 1)
-            .concurrency(1)
-            .handle("bench", handle)
-            .start()?;
+        let worker = fencehold.worker().queue(queue).concurrency(1).handle("bench", handle).start()?;
         Ok(Idle { fencehold, worker, started })
     }
 

@@ -244,7 +244,7 @@ async fn work_off(target: &Target, jobs: usize, settings: (usize, usize)) -> Res
     let began = Instant::now();
     let worker = fencehold
         .worker()
-        .queue(queue.as_str(), 1)
+        .queue(queue.as_str())
         .concurrency(concurrency)
         .prefetch(ahead)
         .handle("bench", handle)

@@ -157,7 +157,7 @@ pub(crate) async fn work_until_told(plan: &WorkerProcessPlan) -> Result<(), Fail
     };
     let worker = fencehold
         .worker()
-        .queue(&plan.queue, 1)
+        .queue(&plan.queue)
         .concurrency(1)
         .handle("bench", handle)
         .start()?;

@@ -32,7 +32,7 @@ async fn main() -> Result<(), Error> {
     let of_handler = Arc::clone(&provider);
     let worker = fh
         .worker()
-        .queue("orders", 1)
+        .queue("orders")
         .handle("pay", move |job, cents| pay(job, cents, Arc::clone(&of_handler)))
         .start()?;
 

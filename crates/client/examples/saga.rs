@@ -17,7 +17,7 @@ async fn main() -> Result<(), Error> {
 
     let worker = fh
         .worker()
-        .queue("trips", 1)
+        .queue("trips")
         .handle("book", book)
         .handle("unbook", move |_job: Job, booking: String| {
             let undone = undone.clone();

@@ -37,7 +37,7 @@ async fn main() -> Result<(), Error> {
     // A program of its own would call `.run()`, which works until SIGTERM or SIGINT.
     let worker = fh
         .worker()
-        .queue("emails", 1)
+        .queue("emails")
         .concurrency(4)
         .state(App { sender: "reports@example.org" })
         .handle_typed(send)

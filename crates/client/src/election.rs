@@ -3,7 +3,7 @@
 use std::ops::Deref;
 use std::pin::pin;
 use std::sync::Arc;
-use std::time::Duration;
+use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
 use fencehold_contract::{HolderView, LeaseView, ListEventsRequest, StoreError};
 use fencehold_core::{BadInput, Key, Owner, Task, Token};
@@ -45,6 +45,7 @@ const EVENTS: usize = 100;
 /// # }
 /// ```
 #[derive(Clone, Debug)]
+#[must_use = "no one stands until `campaign` or `lead` is awaited"]
 pub struct Election {
     /// The candidacy.
     pub(crate) inner: LeaseBuilder,
@@ -78,7 +79,7 @@ impl Election {
     /// bad input, a missing right, a store that cannot be used, or a handle that was closed.
     ///
     /// ```
-    /// use std::time::Duration;
+    /// use std::time::{Duration, SystemTime, UNIX_EPOCH};
     /// use fencehold::Fencehold;
     ///
     /// # #[tokio::main(flavor = "current_thread")]
@@ -202,8 +203,8 @@ pub struct LeaderView {
     pub task: Option<Task>,
     /// The token that it leads under.
     pub token: Token,
-    /// Since when, in wall time.
-    pub acquired_at_ms: u64,
+    /// Since when.
+    pub acquired_at: SystemTime,
 }
 
 /// Sees who leads, and waits for a change.
@@ -281,7 +282,8 @@ impl Observer {
         let view = self.fencehold.connection().send(0, |store, call| store.get(call, key)).await?;
         self.leader = view.and_then(|LeaseView { token, holder, .. }| {
             let HolderView { owner, task, acquired_at_ms, .. } = holder?;
-            Some(LeaderView { owner, task, token, acquired_at_ms })
+            let acquired_at = UNIX_EPOCH + Duration::from_millis(acquired_at_ms);
+            Some(LeaderView { owner, task, token, acquired_at })
         });
         Ok(())
     }

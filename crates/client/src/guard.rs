@@ -4,6 +4,7 @@ use std::fmt;
 use std::pin::pin;
 use std::sync::Arc;
 use std::task::Poll;
+use std::time::Duration;
 
 use fencehold_contract::{HoldRef, StoreError};
 use fencehold_core::{Key, Owner, Task, Token};
@@ -114,6 +115,11 @@ impl Lease {
     /// When this guard takes the lease for lost unless it is renewed: nine tenths of the way to the deadline.
     pub fn lost_at_ms(&self) -> u64 {
         self.holding.look().lost_at_ms
+    }
+
+    /// How long it can still be relied on unless it is renewed: until [`lost_at_ms`](Lease::lost_at_ms). Zero: it is lost.
+    pub fn remaining(&self) -> Duration {
+        self.holding.remaining()
     }
 
     /// The request of a contender that this holder yield, if there is one. Learnt with each renewal; withdrawn when the

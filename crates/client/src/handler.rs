@@ -21,7 +21,7 @@
 //! # let sent = fh.queue("emails").job("send", &Email { to: "a@example.org".to_owned() }).enqueue().await?;
 //! # fh.queue("emails").job("clean-up", &()).enqueue().await?;
 //! let worker = fh.worker()
-//!     .queue("emails", 1)
+//!     .queue("emails")
 //!     .state(App { sender: "b@example.org".to_owned() })
 //!     .handle("send", send)
 //!     .handle("clean-up", clean_up);
@@ -34,7 +34,8 @@
 //!
 //! A handler returns a `Result`, an [`Outcome`] or nothing. Its error may be a [`JobError`], a [`std::error::Error`] that is `Send`, `Sync`
 //! and `'static`, an `anyhow::Error`, an `eyre::Report`, a boxed error or a text. For any other type that implements `Display`, use
-//! [`map_err(JobError::new)`](JobError::new).
+//! [`map_err(JobError::new)`](JobError::new). Within a handler that returns a [`JobError`], `?` takes a [`std::error::Error`]; for the others use
+//! [`map_err(JobError::from_error)`](JobError::from_error)`?`.
 //!
 //! A closure names the types of its arguments, and its error where it ends in `Ok(…)`, as in `Ok::<_, JobError>(…)`. An async closure
 //! cannot borrow what it has captured: pass that in as a [`State`].

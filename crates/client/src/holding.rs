@@ -6,6 +6,7 @@
 
 use std::fmt;
 use std::sync::Arc;
+use std::time::Duration;
 
 use fencehold_contract::clock::Clock;
 use fencehold_contract::job::ClaimedJob;
@@ -308,6 +309,13 @@ impl Holding {
             (version > seen || over).then(|| (version, standing.snapshot.clone()))
         };
         self.watch.when(news).await
+    }
+
+    /// How long the holder can still rely on it unless it is renewed.
+    pub(crate) fn remaining(&self) -> Duration {
+        let snapshot = self.look();
+        let lost_at_ms = if snapshot.lost.is_some() { 0 } else { snapshot.lost_at_ms };
+        Duration::from_millis(lost_at_ms.saturating_sub(self.now_ms()))
     }
 
     pub(crate) fn error(&self, cause: LostCause) -> Error {

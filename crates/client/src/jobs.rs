@@ -185,25 +185,32 @@ impl Jobs {
         self.fencehold.ask(|jobs, call| jobs.list_effects(call, request.clone())).await
     }
 
-    /// Says what became of an effect in doubt: it happened and gave this value, or (`None`) it did not happen. The job
-    /// goes on.
-    pub async fn resolve_effect<T: Serialize>(
+    /// Says of an effect in doubt that it happened, and gave this value. The job goes on.
+    pub async fn effect_happened(
         &self,
         id: JobId,
         effect: impl AsRef<str>,
-        happened: Option<&T>,
+        value: &(impl Serialize + ?Sized),
     ) -> Result<(), Error> {
-        let happened = match happened {
-            Some(value) => EffectResolution::Happened { value: json::written("value of an effect", value)? },
-            None => EffectResolution::DidNotHappen {},
-        };
-        let effect = EffectName::new(effect.as_ref())?;
-        let request = ResolveEffectRequest {
-            job_id: id,
-            effect,
-            resolution: happened,
-            by: self.fencehold.owner().clone(),
-        };
+        let value = json::written("value of an effect", value)?;
+        self.resolve_effect(id, effect.as_ref(), EffectResolution::Happened { value })
+            .await
+    }
+
+    /// Says of an effect in doubt that it did not happen. The job goes on, and has it.
+    pub async fn effect_did_not_happen(&self, id: JobId, effect: impl AsRef<str>) -> Result<(), Error> {
+        self.resolve_effect(id, effect.as_ref(), EffectResolution::DidNotHappen {})
+            .await
+    }
+
+    async fn resolve_effect(
+        &self,
+        id: JobId,
+        effect: &str,
+        resolution: EffectResolution,
+    ) -> Result<(), Error> {
+        let (effect, by) = (EffectName::new(effect)?, self.fencehold.owner().clone());
+        let request = ResolveEffectRequest { job_id: id, effect, resolution, by };
         let resolved = self.fencehold.ask(|jobs, call| jobs.resolve_effect(call, request.clone()));
         resolved.await?.map_err(|refusal| Error::job_refused(id, refusal))
     }

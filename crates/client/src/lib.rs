@@ -20,6 +20,7 @@
 //! Deliberately absent: rules (those are `fencehold-core`'s, decided at the store), and anything that would make a
 //! client's clock matter for more than knowing when to stop.
 
+#![cfg_attr(docsrs, feature(doc_cfg))]
 #![warn(missing_debug_implementations)]
 
 #[macro_use]
@@ -75,10 +76,10 @@ pub use jobs::Jobs;
 pub use lease::LeaseBuilder;
 pub use once::OnceEffect;
 pub use operation::{Operation, OperationError, OperationStatus, Operations};
-pub use queue::{JobBuilder, JobQueue};
+pub use queue::{EnqueuedBatch, JobBuilder, JobQueue};
 pub use retry::RetryBudget;
 pub use schedule::Schedule;
-pub use selected_jobs::SelectedJobs;
+pub use selected_jobs::{SelectedJobs, SelectedJobsError};
 pub use ttl_advice::TtlAdvice;
 pub use typed::{JobHandle, TypedJob, Untyped};
 pub use watch::{LeaseSnapshot, LeaseState, LeaseWatch, YieldRequest};
@@ -97,13 +98,34 @@ pub mod clock {
 
 /// The store beneath: its contract, for what a [`Fencehold`] does not wrap.
 pub mod store {
+    pub use fencehold_contract::metrics::StoreMetrics;
     pub use fencehold_contract::{
         AcquireLeaseRequest, AcquiredLease, AdvancedStore, BlockedWrite, CallContext, Capabilities,
-        ContentionList, EndingView, EventPage, HoldRef, HolderView, JobStore, KeyContention, LeasePage,
-        LeaseStats, LeaseStatsRequest, LeaseStore, LeaseView, ListContentionRequest, ListEventsRequest,
-        ListLeasesRequest, RecordedBlockedWrite, RefusedAcquire, ReleasedLease, RenewLeaseBatchResponse,
-        RevokeLeasesRequest, RevokeTarget, RevokedLease, StoreError, StoreStatus, StoreUrl,
+        ContentionList, EndingView, EventPage, HoldChange, HoldListener, HoldRef, HolderView, JobStore,
+        KeyContention, LeasePage, LeaseStats, LeaseStatsRequest, LeaseStore, LeaseView,
+        ListContentionRequest, ListEventsRequest, ListLeasesRequest, Quota, QuotaRequest, QuotaUsage,
+        QuotaView, RecordedBlockedWrite, RefusedAcquire, ReleasedLease, RenewLeaseBatchResponse,
+        RevokeLeasesRequest, RevokeTarget, RevokedLease, StoreError, StoreStatus, StoreUrl, Subscription,
     };
+    pub use fencehold_core::Refusal;
+    pub use fencehold_core::job::JobRefusal;
+    /// What a [`JobStore`] is asked, and what it answers.
+    pub mod job {
+        pub use fencehold_contract::job::{
+            AttemptLedgerEntry, AttemptRef, AttemptReport, BeginOperationRequest, BegunOperation,
+            ChangeJobBatchResponse, ChangeJobsRequest, ClaimJobsRequest, ClaimedJob, ClaimedJobs,
+            EffectResolution, JobAction, LedgerEntry, LedgerResponse, NewJob, OperationStatus, QueueWeight,
+            RenewAttemptBatchResponse, Report, ResolveEffectRequest, SetQueueModeRequest, Unique,
+            WaitRequest, When,
+        };
+    }
+    /// What a [`StoreUrl`] is made of.
+    pub mod url {
+        pub use fencehold_contract::{
+            CompletedJobs, EtcdTls, EtcdUrl, FileUrl, KeepFinished, MigrateSchema, ObjectOptions, ObjectUrl,
+            PostgresTls, PostgresUrl, RemoteUrl, Scheme,
+        };
+    }
     pub use fencehold_engine::MemoryStore;
     /// A directory on this machine.
     #[cfg(feature = "file")]

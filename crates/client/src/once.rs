@@ -87,12 +87,11 @@ impl Job {
     /// Like [`once`](Job::once), and records an intent before the effect happens. An attempt that finds the intent without
     /// an outcome cannot know whether the effect happened, and goes by this policy: have it again under the same
     /// idempotency key, or stop, and the job is *in doubt* until a person has
-    /// [resolved](crate::Jobs::resolve_effect) it.
+    /// [resolved](crate::Jobs::effect_happened) it.
     ///
-    /// An effect that fails with a [`JobError::new`], or with an error made [`definite`](JobError::definite), did not
-    /// happen: the intent is withdrawn, and the next attempt has it as if for the first time. An error that `?`
-    /// passes on, or one made [`in_doubt`](JobError::in_doubt), leaves it open, as a panic, a handler that was
-    /// dropped and a worker that died do.
+    /// An effect that fails with an error made [`definite`](JobError::definite) did not happen: the intent is withdrawn,
+    /// and the next attempt has it as if for the first time. Every other error leaves it open, as a panic, a handler
+    /// that was dropped and a worker that died do.
     pub fn once_with_intent<T, F, Fut>(
         &self,
         name: impl AsRef<str>,

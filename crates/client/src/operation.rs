@@ -63,6 +63,7 @@ impl Fencehold {
 
 /// The terms on which operations begin.
 #[derive(Clone, Debug)]
+#[must_use = "nothing begins until `once` or `begin` is awaited"]
 pub struct Operations {
     fencehold: Fencehold,
     ttl: Duration,
@@ -210,6 +211,7 @@ pub enum OperationStatus<A> {
     /// It is the caller's to carry out.
     Started(Operation),
     /// Another caller carries it out at the moment.
+    #[non_exhaustive]
     InProgress {
         /// Its job.
         job_id: JobId,
@@ -223,6 +225,7 @@ pub enum OperationStatus<A> {
     /// It was carried out, and gave this.
     Completed(A),
     /// It failed permanently, or was cancelled.
+    #[non_exhaustive]
     Failed {
         /// Its job.
         job_id: JobId,
@@ -232,6 +235,7 @@ pub enum OperationStatus<A> {
         error: Option<String>,
     },
     /// The caller that carried it out died, and it is not known how far it came: a person must look.
+    #[non_exhaustive]
     InDoubt {
         /// Its job.
         job_id: JobId,
@@ -245,6 +249,7 @@ pub enum OperationError<E> {
     /// The work failed with this.
     Work(E),
     /// Another caller carries it out at the moment.
+    #[non_exhaustive]
     InProgress {
         /// Its job.
         job_id: JobId,
@@ -256,6 +261,7 @@ pub enum OperationError<E> {
         remaining: Duration,
     },
     /// It failed permanently, or was cancelled.
+    #[non_exhaustive]
     Failed {
         /// Its job.
         job_id: JobId,
@@ -265,6 +271,7 @@ pub enum OperationError<E> {
         error: Option<String>,
     },
     /// The caller that carried it out died, and it is not known how far it came: a person must look.
+    #[non_exhaustive]
     InDoubt {
         /// Its job.
         job_id: JobId,

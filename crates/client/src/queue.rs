@@ -65,54 +65,81 @@ impl JobQueue {
     }
 
     /// Enqueues many jobs, in as few calls as they fit into. One result for each, in order: a bad one does not keep the
-    /// good ones out. An error of the whole says that the store could not be reached; what was enqueued until then is
-    /// enqueued.
-    pub async fn enqueue_batch<J>(
-        &self,
-        jobs: impl IntoIterator<Item = JobBuilder<J>>,
-    ) -> Result<Vec<Result<EnqueuedJob, Error>>, Error> {
-        let mut answers = Vec::new();
+    /// good ones out. If a call fails, its jobs have its error, and so do the jobs after them, which are not sent.
+    ///
+    /// ```
+    /// # async fn example(fh: fencehold::Fencehold) -> Result<(), fencehold::Error> {
+    /// let emails = fh.queue("emails");
+    /// let jobs = ["anna@example.org", "ben@example.org"].map(|to| emails.job("send", to));
+    /// let enqueued = emails.enqueue_batch(jobs).await.all()?; // or each with its own error: `for job in …`
+    /// assert_eq!(enqueued.len(), 2);
+    /// # Ok(())
+    /// # }
+    /// ```
+    pub async fn enqueue_batch<J>(&self, jobs: impl IntoIterator<Item = JobBuilder<J>>) -> EnqueuedBatch {
+        let mut results = Vec::new();
         let (mut batch, mut bytes) = (Vec::new(), 0);
+        let mut failed: Option<Error> = None;
         for builder in jobs {
             let job = match builder.finish() {
                 Ok(job) => job,
                 Err(error) => {
-                    answers.push(Err(error));
+                    results.push(Err(error));
                     continue;
                 }
             };
+            if let Some(error) = &failed {
+                results.push(Err(error.clone()));
+                continue;
+            }
             let weight = job.payload.len() + JOB_BYTES;
             if batch.len() == JOBS_PER_CALL_MAX || bytes + weight > CALL_BYTES_MAX {
-                self.send(std::mem::take(&mut batch), &mut answers).await?;
+                failed = self.send(std::mem::take(&mut batch), &mut results).await.err();
                 bytes = 0;
             }
             bytes += weight;
-            batch.push((answers.len(), job));
+            batch.push((results.len(), job));
             let unanswered = "the store left a job unanswered".to_owned();
-            answers.push(Err(Error::OutcomeUnknown { message: unanswered }));
+            results.push(Err(Error::OutcomeUnknown { message: unanswered }));
         }
-        self.send(batch, &mut answers).await?;
-        Ok(answers)
+        match failed {
+            None => drop(self.send(batch, &mut results).await),
+            // The job on which the last call was full.
+            Some(error) => {
+                for (place, _) in batch {
+                    results[place] = Err(error.clone());
+                }
+            }
+        }
+        EnqueuedBatch { results }
     }
 
     pub(crate) fn fencehold(&self) -> &Fencehold {
         &self.fencehold
     }
 
-    /// Enqueues jobs in one call, and puts each answer into its place.
+    /// Enqueues jobs in one call, and puts each result into its place.
     async fn send(
         &self,
         batch: Vec<(usize, NewJob)>,
-        answers: &mut [Result<EnqueuedJob, Error>],
+        results: &mut [Result<EnqueuedJob, Error>],
     ) -> Result<(), Error> {
         if batch.is_empty() {
             return Ok(());
         }
         let (places, jobs): (Vec<usize>, Vec<NewJob>) = batch.into_iter().unzip();
-        let enqueued = self.fencehold.ask(|store, call| store.enqueue(call, jobs.clone()));
-        for ((place, job), answer) in places.into_iter().zip(&jobs).zip(enqueued.await?) {
+        let answers = match self.fencehold.ask(|store, call| store.enqueue(call, jobs.clone())).await {
+            Ok(answers) => answers,
+            Err(error) => {
+                for place in places {
+                    results[place] = Err(error.clone());
+                }
+                return Err(error);
+            }
+        };
+        for ((place, job), answer) in places.into_iter().zip(&jobs).zip(answers) {
             metrics::jobs_enqueued(u64::from(answer.as_ref().is_ok_and(|enqueued| !enqueued.existed)));
-            answers[place] = answer.map_err(|refusal| Error::job_refused(job.id, refusal));
+            results[place] = answer.map_err(|refusal| Error::job_refused(job.id, refusal));
         }
         Ok(())
     }
@@ -160,6 +187,34 @@ impl JobQueue {
         let request = SetQueueModeRequest { queue, mode, by };
         let set = self.fencehold.ask(|jobs, call| jobs.set_queue_mode(call, request.clone()));
         set.await
+    }
+}
+
+/// What became of the jobs of a [batch](JobQueue::enqueue_batch): one result for each, in their order.
+#[derive(Clone, Debug, PartialEq, Eq)]
+#[must_use = "it alone says which jobs were not enqueued"]
+pub struct EnqueuedBatch {
+    results: Vec<Result<EnqueuedJob, Error>>,
+}
+
+impl EnqueuedBatch {
+    /// One result for each job.
+    pub fn results(&self) -> &[Result<EnqueuedJob, Error>] {
+        &self.results
+    }
+
+    /// All of the jobs, or the first error. The jobs that have none are enqueued all the same.
+    pub fn all(self) -> Result<Vec<EnqueuedJob>, Error> {
+        self.results.into_iter().collect()
+    }
+}
+
+impl IntoIterator for EnqueuedBatch {
+    type Item = Result<EnqueuedJob, Error>;
+    type IntoIter = std::vec::IntoIter<Result<EnqueuedJob, Error>>;
+
+    fn into_iter(self) -> Self::IntoIter {
+        self.results.into_iter()
     }
 }
 

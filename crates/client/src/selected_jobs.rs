@@ -1,6 +1,8 @@
 //! Many jobs, changed together.
 
-use fencehold_contract::job::{ChangeJobBatchResponse, JobAction, JobSelector};
+use std::fmt;
+
+use fencehold_contract::job::{ChangeJobResult, JobAction, JobSelector};
 use fencehold_core::Reason;
 
 use crate::error::Error;
@@ -24,23 +26,22 @@ impl Jobs {
     /// let selected = fh.jobs().select(JobSelector::Ids { job_ids });
     /// let would_be = selected.clone().dry_run().cancel(None).await?;
     /// let cancelled = selected.cancel(None).await?;
-    /// assert!(cancelled.results.len() == 2 && cancelled.results.iter().all(|job| job.result.is_ok()));
-    /// # assert_eq!(would_be.results.len(), 2);
+    /// assert!(cancelled.len() == 2 && cancelled.iter().all(|job| job.result.is_ok()));
+    /// # assert_eq!(would_be.len(), 2);
     /// # Ok(())
     /// # }
     /// ```
     pub fn select(&self, selector: JobSelector) -> SelectedJobs {
-        SelectedJobs { jobs: self.clone(), selector, force: false, dry_run: false }
+        SelectedJobs { jobs: self.clone(), selector, dry_run: false }
     }
 }
 
-/// Jobs that a selector names: they are changed page after page, and the response has a result for each.
+/// Jobs that a selector names: they are changed page after page, and there is a result for each.
 #[derive(Clone, Debug)]
-#[must_use = "nothing is changed until `cancel`, `retry` or `delete` is awaited"]
+#[must_use = "nothing is changed until one of `cancel`, `retry`, `delete` is awaited"]
 pub struct SelectedJobs {
     jobs: Jobs,
     selector: JobSelector,
-    force: bool,
     dry_run: bool,
 }
 
@@ -50,39 +51,76 @@ impl SelectedJobs {
         SelectedJobs { dry_run: true, ..self }
     }
 
-    /// Does not wait for the workers that run them: what these still report is refused.
-    pub fn force(self) -> Self {
-        SelectedJobs { force: true, ..self }
+    /// Cancels them, each as [`Jobs::cancel`] does.
+    pub async fn cancel(self, reason: Option<Reason>) -> Result<Vec<ChangeJobResult>, SelectedJobsError> {
+        self.change(JobAction::Cancel { reason, force: false }).await
     }
 
-    /// Cancels them, each as [`Jobs::cancel`] does, or by force as [`Jobs::force_cancel`].
-    pub async fn cancel(self, reason: Option<Reason>) -> Result<ChangeJobBatchResponse, Error> {
-        let force = self.force;
-        self.change(JobAction::Cancel { reason, force }).await
+    /// Cancels them, each as [`Jobs::force_cancel`] does: what their workers still report is refused.
+    pub async fn force_cancel(
+        self,
+        reason: Option<Reason>,
+    ) -> Result<Vec<ChangeJobResult>, SelectedJobsError> {
+        self.change(JobAction::Cancel { reason, force: true }).await
     }
 
     /// Starts them again, each as [`Jobs::retry`] does.
-    pub async fn retry(self) -> Result<ChangeJobBatchResponse, Error> {
+    pub async fn retry(self) -> Result<Vec<ChangeJobResult>, SelectedJobsError> {
         self.change(JobAction::Retry).await
     }
 
-    /// Deletes them, each as [`Jobs::delete`] does, or by force as [`Jobs::force_delete`].
-    pub async fn delete(self) -> Result<ChangeJobBatchResponse, Error> {
-        let force = self.force;
-        self.change(JobAction::Delete { force }).await
+    /// Deletes them, each as [`Jobs::delete`] does.
+    pub async fn delete(self) -> Result<Vec<ChangeJobResult>, SelectedJobsError> {
+        self.change(JobAction::Delete { force: false }).await
+    }
+
+    /// Deletes them, each as [`Jobs::force_delete`] does: what their workers still report is refused.
+    pub async fn force_delete(self) -> Result<Vec<ChangeJobResult>, SelectedJobsError> {
+        self.change(JobAction::Delete { force: true }).await
     }
 
     /// Follows the pages to the last, and puts their results together.
-    async fn change(self, action: JobAction) -> Result<ChangeJobBatchResponse, Error> {
+    async fn change(self, action: JobAction) -> Result<Vec<ChangeJobResult>, SelectedJobsError> {
         let mut request = self.jobs.changes(self.selector, action, self.dry_run);
-        let mut results = Vec::new();
+        let mut changed = Vec::new();
         loop {
-            let page = self.jobs.change_page(&request).await?;
-            results.extend(page.results);
-            request.cursor = page.next_cursor;
+            match self.jobs.change_page(&request).await {
+                Ok(page) => {
+                    changed.extend(page.results);
+                    request.cursor = page.next_cursor;
+                }
+                Err(error) => return Err(SelectedJobsError { error, changed }),
+            }
             if request.cursor.is_none() {
-                return Ok(ChangeJobBatchResponse { results, next_cursor: None });
+                return Ok(changed);
             }
         }
+    }
+}
+
+/// Why selected jobs were not changed, or not all of them. The same change again goes on where this one ended.
+#[derive(Clone, Debug, PartialEq, Eq)]
+#[non_exhaustive]
+pub struct SelectedJobsError {
+    /// What went wrong.
+    pub error: Error,
+    /// The results until then, one for each job.
+    pub changed: Vec<ChangeJobResult>,
+}
+
+impl fmt::Display for SelectedJobsError {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self.changed.len() {
+            0 => self.error.fmt(f),
+            count => write!(f, "after {count} jobs: {}", self.error),
+        }
+    }
+}
+
+impl std::error::Error for SelectedJobsError {}
+
+impl From<SelectedJobsError> for Error {
+    fn from(stopped: SelectedJobsError) -> Self {
+        stopped.error
     }
 }

@@ -46,7 +46,7 @@ use crate::{Worker, blocking};
 /// # async fn main() -> Result<(), fencehold::Error> {
 /// let fh = Fencehold::connect("memory:").await?;
 /// let job = fh.queue("images").typed_job(&Resize { width: 80 }).priority(5).enqueue().await?;
-/// fh.worker().queue("images", 1).handle_typed(resize).until_empty().run().await?;
+/// fh.worker().queue("images").handle_typed(resize).until_empty().run().await?;
 /// assert_eq!(job.result(Duration::from_secs(20)).await?, "80 wide"); // a String: nothing else compiles
 /// # Ok(())
 /// # }
@@ -66,7 +66,7 @@ use crate::{Worker, blocking};
 ///     Ok(format!("{width} wide"))
 /// }
 /// # fn example(fh: Fencehold) {
-/// let worker = fh.worker().queue("images", 1).handle_typed::<Resize, _, _>(resize);
+/// let worker = fh.worker().queue("images").handle_typed::<Resize, _, _>(resize);
 /// # }
 /// ```
 ///
@@ -84,7 +84,7 @@ use crate::{Worker, blocking};
 ///     Ok(job.width)
 /// }
 /// # fn example(fh: Fencehold) {
-/// let worker = fh.worker().queue("images", 1).handle_typed(resize);
+/// let worker = fh.worker().queue("images").handle_typed(resize);
 /// # }
 /// ```
 ///

@@ -64,16 +64,14 @@ pub struct YieldRequest {
 ///
 /// let mut watch = lease.watch();
 /// let follower = tokio::spawn(async move {
-///     loop {
-///         let now = watch.changed().await;
-///         // Notify what must be gone in time: the deadline is `now.deadline_ms`.
-///         if now.state == LeaseState::Lost {
-///             return now;
-///         }
+///     let mut last = None;
+///     while let Some(now) = watch.changed().await {
+///         last = Some(now.state); // and notify what must be gone in time: the deadline is `now.deadline_ms`
 ///     }
+///     last
 /// });
 /// lease.release().await?;
-/// assert_eq!(follower.await.expect("the follower").state, LeaseState::Lost);
+/// assert_eq!(follower.await.expect("the follower"), Some(LeaseState::Lost));
 /// # Ok(())
 /// # }
 /// ```
@@ -82,11 +80,13 @@ pub struct LeaseWatch {
     key: Key,
     holding: Arc<Holding>,
     seen: u64,
+    /// That it is lost was seen.
+    ended: bool,
 }
 
 impl LeaseWatch {
     pub(crate) fn new(key: Key, holding: Arc<Holding>) -> Self {
-        LeaseWatch { key, holding, seen: 0 }
+        LeaseWatch { key, holding, seen: 0, ended: false }
     }
 
     /// Which key.
@@ -110,12 +110,16 @@ impl LeaseWatch {
     }
 
     /// Waits for something new: a renewal's new deadline, another state, a request to yield. The first call answers at once,
-    /// with how it stands; changes that come faster than they are asked for are folded into one. Of a lease that is
-    /// lost there is nothing new, and every call answers at once: leave the loop there.
-    pub async fn changed(&mut self) -> LeaseSnapshot {
+    /// with how it stands; changes that come faster than they are asked for are folded into one. The last says that the
+    /// lease is lost; after it there is nothing new, which is `None`.
+    pub async fn changed(&mut self) -> Option<LeaseSnapshot> {
+        if self.ended {
+            return None;
+        }
         let (version, snapshot) = self.holding.changed(self.seen).await;
         self.seen = version;
-        snapshot
+        self.ended = snapshot.state == LeaseState::Lost;
+        Some(snapshot)
     }
 
     /// Waits until the lease is lost, and says why. Can be awaited many times.

@@ -114,7 +114,7 @@ async fn a_waiter_whose_time_is_up_is_told_who_holds_the_key() {
     fixture.pass(5_000);
     let error = done(asking).await.unwrap_err();
     let text = error.to_string();
-    let Error::Held { key, owner, task, remaining, token } = error else { panic!("{error}") };
+    let Error::Held { key, owner, task, remaining, token, .. } = error else { panic!("{error}") };
     assert_eq!((key.as_str(), owner.as_str()), ("k", "alice"));
     assert_eq!(task.map(|task| task.to_string()), Some("run-42".to_owned()));
     assert_eq!((remaining, token), (secs(25), holder.token()));
@@ -161,7 +161,7 @@ async fn a_grant_whose_answer_took_most_of_its_time_is_never_handed_out() {
     fixture.pass(900);
     go.send(()).expect("the answer waits");
     let error = done(asking).await.unwrap_err();
-    let Error::Unavailable { message } = error else { panic!("{error}") };
+    let Error::Unavailable { message, .. } = error else { panic!("{error}") };
     assert!(message.contains("most of its time"), "{message}");
     fixture.until("k", |view| view.holder.is_none()).await;
 }
@@ -241,7 +241,10 @@ async fn without_a_limit_a_dead_store_is_borne_with_for_as_long_as_patience_last
     let fixture = GatedFixture::with(|connect| connect.timeout(Duration::from_millis(1))).await;
     fixture.gate.close(GatedCall::Acquire);
     let error = within(fixture.fh.lease("k").acquire()).await.unwrap_err();
-    assert!(matches!(&error, Error::Unavailable { message } if message == "the gate is closed"), "{error}");
+    assert!(
+        matches!(&error, Error::Unavailable { message, .. } if message == "the gate is closed"),
+        "{error}"
+    );
     assert!(matches!(within(fixture.fh.lease("k").try_acquire()).await, Err(Error::Unavailable { .. })));
 }
 

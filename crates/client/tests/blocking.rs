@@ -3,7 +3,7 @@
 use std::sync::mpsc;
 use std::time::Duration;
 
-use fencehold::blocking::Fencehold;
+use fencehold::blocking::{self, Fencehold};
 use fencehold::{Error, LeaseState, LostCause, Token};
 
 #[test]
@@ -32,7 +32,7 @@ fn a_thread_in_line_gets_its_turn() {
         sender.send(lease.token()).expect("the test");
         last_sender.send(lease.lost()).expect("the test");
     });
-    while fh.wait(fh.store().status(&fh.call())).expect("a status").waiter_count == 0 {
+    while blocking::wait(fh.store().status(&fh.call())).expect("a status").waiter_count == 0 {
         std::thread::yield_now();
     }
     lease.release().expect("held");
@@ -46,9 +46,9 @@ fn a_short_lease_is_renewed_in_real_time() {
     let fh = Fencehold::connect("memory:").expect("a handle");
     let lease = fh.lease("k").ttl(Duration::from_secs(6)).acquire().expect("a lease");
     let mut watch = lease.watch();
-    let mut deadline_ms = watch.changed().deadline_ms;
+    let mut deadline_ms = watch.changed().expect("news").deadline_ms;
     for _ in 0..2 {
-        let next = watch.changed();
+        let next = watch.changed().expect("news");
         assert!(next.deadline_ms > deadline_ms && next.state == LeaseState::Held, "{next:?}");
         deadline_ms = next.deadline_ms;
     }

@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use fencehold::blocking::{Fencehold, Job};
+use fencehold::blocking::{self, Fencehold, Job};
 use fencehold::job::{InDoubtPolicy, JobState};
 use fencehold::testing::TestJob;
 use fencehold::{JobError, OperationStatus};
@@ -22,7 +22,7 @@ fn pay(job: Job, cents: u64) -> Result<String, JobError> {
 #[test]
 fn jobs_are_enqueued_run_and_waited_for_on_plain_threads() {
     let fh = Fencehold::connect("memory:").unwrap();
-    let worker = fh.worker().queue("orders", 1).concurrency(2).owner("till-7");
+    let worker = fh.worker().queue("orders").concurrency(2).owner("till-7");
     let worker = worker.handle("pay", pay).start().unwrap();
     let orders = fh.queue("orders");
     let order = orders.job("pay", &990_u64).priority(3).label("shop", "a");
@@ -32,9 +32,12 @@ fn jobs_are_enqueued_run_and_waited_for_on_plain_threads() {
     let detail = fh.jobs().get(id).unwrap();
     assert_eq!((detail.job.state, detail.effects.len()), (JobState::Completed, 1));
     assert_eq!(detail.attempts[0].owner.as_str(), "till-7");
-    let many = orders.enqueue_batch((0..3_u64).map(|cents| orders.job("pay", &cents))).unwrap();
+    let many = orders
+        .enqueue_batch((0..3_u64).map(|cents| orders.job("pay", &cents)))
+        .all()
+        .unwrap();
     for enqueued in many {
-        fh.jobs().result::<String>(enqueued.unwrap().job_id, LIMIT).unwrap();
+        fh.jobs().result::<String>(enqueued.job_id, LIMIT).unwrap();
     }
     assert_eq!((orders.counts().unwrap().completed, fh.jobs().counts().unwrap().completed), (4, 4));
     assert_eq!(worker.drain().unwrap().finished, 4);
@@ -45,7 +48,7 @@ fn jobs_are_enqueued_run_and_waited_for_on_plain_threads() {
 fn an_operation_is_carried_out_once() {
     let fh = Fencehold::connect("memory:").unwrap();
     match fh.operations().begin::<u8>("key", &1).unwrap() {
-        OperationStatus::Started(operation) => fh.wait(operation.complete(&7)).unwrap(),
+        OperationStatus::Started(operation) => blocking::wait(operation.complete(&7)).unwrap(),
         other => panic!("{other:?}"),
     }
     assert!(matches!(fh.operations().begin("key", &1).unwrap(), OperationStatus::Completed(7)));

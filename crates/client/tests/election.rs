@@ -1,7 +1,9 @@
 //! One leads, the others see who, and the next takes over at once.
 
 use std::sync::Arc;
+use std::time::{Duration, UNIX_EPOCH};
 
+use fencehold::fence::KeyToken;
 use fencehold::{Leader, LeaderView, LeaseState};
 use tokio::sync::mpsc;
 
@@ -42,6 +44,9 @@ async fn an_observer_sees_that_nobody_leads_and_who_comes_then() {
     assert!(!is_ready(observer.changed()), "another key is no news");
     let leader = done(election.campaign()).await;
     assert_eq!(name(done(observer.changed()).await), Some("me"));
+    let acquired_at = observer.leader().expect("someone leads").acquired_at;
+    assert_eq!(acquired_at, UNIX_EPOCH + Duration::from_millis(fixture.fh.clock().now().wall_ms));
+    assert_eq!(KeyToken::from(&leader), leader.key_token());
     leader.resign().await.expect("led");
     assert_eq!(done(observer.changed()).await, None);
     drop(noise);

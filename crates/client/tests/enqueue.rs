@@ -2,10 +2,9 @@
 
 use std::time::{Duration, UNIX_EPOCH};
 
-use fencehold::Error;
-use fencehold::job::{
-    Backoff, ChangeJobBatchResponse, JobFilter, JobSelector, JobState, QueueMode, RetryPolicy,
-};
+use fencehold::job::{Backoff, ChangeJobResult, JobFilter, JobSelector, JobState, QueueMode, RetryPolicy};
+use fencehold::store::StoreError;
+use fencehold::{Error, JobId, SelectedJobsError};
 
 use crate::gated_store::{CallFate, FIRST_BACKOFF_MS, GatedCall, GatedFixture, done, secs, within};
 
@@ -80,16 +79,26 @@ async fn bad_input_is_told_when_the_job_is_enqueued() {
     assert!(fixture.gate.enqueues().is_empty(), "nothing of it has reached the store");
 }
 
+fn is_unknown<T>(result: Result<T, Error>, id: JobId) -> bool {
+    matches!(result, Err(Error::JobNotFound { job_id, .. }) if job_id == id)
+}
+
 #[tokio::test]
 async fn a_bad_job_costs_the_good_ones_nothing() {
     let fixture = GatedFixture::new().await;
     let queue = fixture.fh.queue("q");
     let jobs =
         [queue.job("a", &1), queue.job("", &2), queue.job("b", &"x".repeat(2 << 20)), queue.job("c", &4)];
-    let answers = done(queue.enqueue_batch(jobs)).await;
+    let batch = within(queue.enqueue_batch(jobs)).await;
+    let answers = batch.results();
     assert!(answers[0].is_ok() && answers[3].is_ok());
     assert!(matches!(answers[1], Err(Error::BadInput(_))), "{:?}", answers[1]);
     assert!(matches!(answers[2], Err(Error::BadInput(_))), "{:?}", answers[2]);
+    assert_eq!(
+        Err(&batch.clone().all().unwrap_err()),
+        answers[1].as_ref().map(drop),
+        "the first error of all"
+    );
     assert_eq!(done(queue.counts()).await.queued, 2);
 }
 
@@ -98,14 +107,32 @@ async fn many_jobs_go_in_as_few_calls_as_they_fit_into() {
     let fixture = GatedFixture::new().await;
     let queue = fixture.fh.queue("q");
     let jobs = (0..12_000).map(|nth| queue.job("k", &nth));
-    let answers = done(queue.enqueue_batch(jobs)).await;
-    assert_eq!(answers.iter().filter(|answer| answer.is_ok()).count(), 12_000);
+    assert_eq!(done(async { queue.enqueue_batch(jobs).await.all() }).await.len(), 12_000);
     assert_eq!(fixture.gate.enqueues(), [10_000, 2_000]);
     let large = "x".repeat(1 << 19);
-    let answers = done(queue.enqueue_batch((0..40).map(|_| queue.job("k", &large)))).await;
-    assert!(answers.iter().all(Result::is_ok));
+    let jobs = (0..40).map(|_| queue.job("k", &large));
+    done(async { queue.enqueue_batch(jobs).await.all() }).await;
     assert!(fixture.gate.enqueues()[2..].iter().all(|jobs| *jobs <= 32), "{:?}", fixture.gate.enqueues());
     assert_eq!(done(fixture.fh.jobs().counts()).await.queued, 12_040);
+}
+
+/// What was answered before a call failed is not lost, and what comes after it is not sent.
+#[tokio::test]
+async fn a_call_that_fails_takes_no_result_from_the_jobs_before_it() {
+    let fixture = GatedFixture::new().await;
+    let queue = fixture.fh.queue("q");
+    fixture.gate.next(GatedCall::Enqueue, CallFate::Pass);
+    let revoked = || StoreError::Forbidden { message: "the access token was revoked".to_owned() };
+    fixture.gate.next(GatedCall::Enqueue, CallFate::Refuse(revoked()));
+    let jobs = (0..40_001).map(|nth| queue.job(if nth == 40_000 { "" } else { "k" }, &nth));
+    let batch = within(queue.enqueue_batch(jobs)).await;
+    let results = batch.results();
+    assert!(results[..10_000].iter().all(Result::is_ok));
+    let refused = Err(Error::from(revoked()));
+    assert!(results[10_000..40_000].iter().all(|result| *result == refused), "{:?}", results[10_000]);
+    assert!(matches!(results[40_000], Err(Error::BadInput(_))), "{:?}", results[40_000]);
+    assert_eq!(fixture.gate.enqueues(), [10_000, 10_000]);
+    assert_eq!(done(queue.counts()).await.queued, 10_000);
 }
 
 #[tokio::test]
@@ -138,7 +165,7 @@ async fn a_queue_is_paused_resumed_and_drained() {
     assert_eq!(within(fixture.fh.jobs().result::<u8>(id, secs(60))).await, Ok(7));
     assert_eq!(done(queue.drain()).await.mode, QueueMode::Draining);
     let refused = within(queue.job("k", &()).enqueue()).await.unwrap_err();
-    assert!(matches!(&refused, Error::QueueDraining { queue } if queue.as_str() == "q"), "{refused}");
+    assert!(matches!(&refused, Error::QueueDraining { queue, .. } if queue.as_str() == "q"), "{refused}");
     done(worker.drain()).await;
 }
 
@@ -156,8 +183,8 @@ async fn waiting_for_a_job_ends_when_the_time_is_up() {
     let waited = waited.unwrap_err();
     assert!(matches!(waited, Error::JobNotFinished { state: JobState::Queued, .. }), "{waited}");
     let nobody = fencehold::JobId::from_random(7, [7; 10]);
-    assert_eq!(within(jobs.result::<()>(nobody, secs(5))).await, Err(Error::JobNotFound { job_id: nobody }));
-    assert_eq!(within(jobs.get(nobody)).await.unwrap_err(), Error::JobNotFound { job_id: nobody });
+    assert!(is_unknown(within(jobs.result::<()>(nobody, secs(5))).await, nobody));
+    assert!(is_unknown(within(jobs.get(nobody)).await, nobody));
 }
 
 #[tokio::test]
@@ -170,17 +197,15 @@ async fn jobs_are_cancelled_retried_and_deleted() {
     assert!(matches!(ended, Error::JobFailed { state: JobState::Cancelled, .. }), "{ended}");
     assert_eq!(within(jobs.retry(id)).await, Ok(JobState::Queued));
     done(jobs.delete(id)).await;
-    assert_eq!(within(jobs.cancel(id, None)).await, Err(Error::JobNotFound { job_id: id }));
+    assert!(is_unknown(within(jobs.cancel(id, None)).await, id));
     for _ in 0..5 {
         fixture.enqueue("k").await;
     }
     // The gate has two on each page.
     let in_state =
         |state| JobSelector::Filter { filter: JobFilter { states: vec![state], ..JobFilter::default() } };
-    let changed = |batch: Result<ChangeJobBatchResponse, Error>| {
-        let batch = batch.unwrap();
-        assert_eq!(batch.next_cursor, None);
-        batch.results.iter().filter(|job| job.result.is_ok()).count()
+    let changed = |changed: Result<Vec<ChangeJobResult>, SelectedJobsError>| {
+        changed.unwrap().iter().filter(|job| job.result.is_ok()).count()
     };
     let queued = in_state(JobState::Queued);
     assert_eq!(changed(within(jobs.select(queued.clone()).dry_run().cancel(None)).await), 5, "a dry run");
@@ -189,7 +214,15 @@ async fn jobs_are_cancelled_retried_and_deleted() {
     assert_eq!(done(jobs.counts()).await.cancelled, 5);
     assert_eq!(changed(within(jobs.select(in_state(JobState::Cancelled)).retry()).await), 5);
     assert_eq!(done(jobs.counts()).await.queued, 5);
-    assert_eq!(changed(within(jobs.select(queued).delete()).await), 5);
+    // The access token is revoked after the first page.
+    fixture.gate.next(GatedCall::Change, CallFate::Pass);
+    let revoked = StoreError::Forbidden { message: "the access token was revoked".to_owned() };
+    fixture.gate.next(GatedCall::Change, CallFate::Refuse(revoked.clone()));
+    let stopped = within(jobs.select(queued.clone()).delete()).await.unwrap_err();
+    assert_eq!((stopped.changed.len(), &stopped.error), (2, &Error::from(revoked)));
+    assert!(stopped.to_string().starts_with("after 2 jobs: "), "{stopped}");
+    assert_eq!(done(jobs.counts()).await.queued, 3);
+    assert_eq!(changed(within(jobs.select(queued).delete()).await), 3);
     assert_eq!(done(jobs.counts()).await.queued, 0);
 }
 

@@ -5,7 +5,7 @@ use std::os::unix::fs::{FileExt, PermissionsExt};
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
-use fencehold::blocking::{FencedFile, Fencehold};
+use fencehold::blocking::{self, FencedFile, Fencehold};
 use fencehold::fence::file::Appended;
 use fencehold::fence::{FenceError, KeyToken};
 use fencehold::store::ListEventsRequest;
@@ -66,7 +66,7 @@ fn what_a_late_holder_was_refused_is_recorded_in_its_store() {
     file.raise(&next).unwrap();
     let recorded = || {
         let request = ListEventsRequest { limit: 100, ..ListEventsRequest::default() };
-        let events = fh.wait(fh.store().list_events(&fh.call(), request)).unwrap().events;
+        let events = blocking::wait(fh.store().list_events(&fh.call(), request)).unwrap().events;
         let blocked = events.into_iter().filter_map(|event| match event.data {
             EventData::StaleWriteBlocked { token, current_token, action, .. } => {
                 Some((event.key.to_string(), token, current_token, action))
@@ -368,7 +368,7 @@ async fn a_job_that_is_tried_again_writes_its_line_once_and_its_earlier_attempt_
             if job.attempt() == 1 { Err(JobError::new("stopped in between")) } else { Ok(()) }
         }
     };
-    let worker = fh.worker().queue("orders", 1).handle("ship", handler).start().unwrap();
+    let worker = fh.worker().queue("orders").handle("ship", handler).start().unwrap();
     let soon = fencehold::job::RetryPolicy::new(fencehold::job::Backoff::Fixed, 10, 10);
     let job = fh.queue("orders").job("ship", &17_u64).retry(soon).enqueue().await.unwrap();
     fh.jobs().result::<()>(job.job_id, Duration::from_secs(30)).await.unwrap();

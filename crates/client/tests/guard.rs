@@ -165,17 +165,18 @@ async fn a_watch_follows_every_new_deadline_to_the_end() {
     let fixture = GatedFixture::new().await;
     let lease = fixture.acquire("k", 10_000).await;
     let mut watch = lease.watch();
-    let first = within(watch.changed()).await;
+    let first = within(watch.changed()).await.expect("news");
     // The first call tells what is.
     assert_eq!((first.deadline_ms, first.state), (lease.deadline_ms(), LeaseState::Held));
+    assert_eq!(lease.remaining(), secs(9), "to nine tenths of the ttl");
     assert!(!is_ready(watch.changed()), "and then there is nothing new");
     fixture.pass(RENEWED_BY_MS);
-    let second = within(watch.changed()).await;
+    let second = within(watch.changed()).await.expect("news");
     assert_eq!(second.deadline_ms, fixture.now_ms() + 10_000);
     lease.release().await.expect("held");
-    let last = within(watch.changed()).await;
+    let last = within(watch.changed()).await.expect("news");
     assert_eq!((last.state, last.lost), (LeaseState::Lost, Some(LostCause::Released)));
-    assert!(is_ready(watch.changed()), "of a lease that is over there is nothing to wait for");
+    assert_eq!(within(watch.changed()).await, None, "of a lease that is over there is nothing to wait for");
 }
 
 #[tokio::test]
@@ -223,7 +224,11 @@ async fn a_detached_lease_is_neither_renewed_nor_given_back() {
     let mut watch = lease.watch();
     let hold = lease.detach().expect("held");
     assert_eq!((hold.key.as_str(), hold.token.get()), ("k", 1));
-    assert_eq!(within(watch.changed()).await.state, LeaseState::Lost, "for the guard it is over");
+    assert_eq!(
+        within(watch.changed()).await.expect("news").state,
+        LeaseState::Lost,
+        "for the guard it is over"
+    );
     fixture.pass(RENEWED_BY_MS);
     let other = fixture.acquire("other", 10_000).await;
     within(fixture.fh.close()).await;

@@ -47,7 +47,7 @@ async fn the_worker() {
     let (for_lines, for_charges, for_trips, for_undoing) = (of(), of(), of(), of());
     // One who has a slot free stands in line, and would be given the job while it is stopped.
     let slots = if post.name == TWO_SLOTS { 2 } else { 1 };
-    let worker = fh.worker().queue(QUEUE, 1).concurrency(slots).prefetch(0).ttl(TTL);
+    let worker = fh.worker().queue(QUEUE).concurrency(slots).prefetch(0).ttl(TTL);
     let worker = worker
         .handle("charge", move |job, policy| charge(job, policy, Arc::clone(&for_charges)))
         .handle("trip", move |job, ()| trip(job, Arc::clone(&for_trips)))
@@ -55,7 +55,7 @@ async fn the_worker() {
         // A blocking handler goes on when its claim is lost: only fences and the store keep it from doing harm.
         .handle_blocking("line", move |job: blocking::Job, held| {
             let runtime = tokio::runtime::Builder::new_current_thread().build()?;
-            runtime.block_on(line(Job::clone(&job), held, Arc::clone(&for_lines)))
+            runtime.block_on(line(job.as_async().clone(), held, Arc::clone(&for_lines)))
         });
     worker.run_until(post.dismissed()).await.unwrap();
     fh.close().await;

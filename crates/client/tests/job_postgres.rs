@@ -76,7 +76,7 @@ impl PostgresFixture {
         handler: impl Fn(PostgresFixture, Job) -> F + Send + Sync + 'static,
     ) -> RunningWorker {
         let shop = self.clone();
-        let worker = self.fh.worker().queue(QUEUE, 1);
+        let worker = self.fh.worker().queue(QUEUE);
         worker
             .handle("sell", move |job, ()| handler(shop.clone(), job))
             .start()
@@ -257,11 +257,11 @@ async fn what_a_late_worker_was_refused_in_its_own_transactions_is_recorded() {
             Ok::<_, JobError>(())
         }
     };
-    let first = shop.fh.worker().queue(QUEUE, 1).handle("sell", handle.clone()).start().unwrap();
+    let first = shop.fh.worker().queue(QUEUE).handle("sell", handle.clone()).start().unwrap();
     let id = shop.enqueue().await;
     let (old_lease, old_claim) = tokio::time::timeout(TIMEOUT, stalling.recv()).await.unwrap().unwrap();
     let other = crate::connect_patiently(&cluster().url_text(&shop.schema)).await;
-    let second = other.worker().queue(QUEUE, 1).handle("sell", handle).start().unwrap();
+    let second = other.worker().queue(QUEUE).handle("sell", handle).start().unwrap();
     // It stalls: no renewal comes, and its time is up.
     let schema = &shop.schema;
     let over = format!(
@@ -313,7 +313,7 @@ async fn an_effect_that_is_in_doubt_is_not_had_and_stops_the_job() {
         let told = told.clone();
         async move {
             if job.attempt() == 1 {
-                let announced = async |_| Err::<(), _>(JobError::new("no route to host").in_doubt());
+                let announced = async |_| Err::<(), _>(JobError::new("no route to host"));
                 job.once_with_intent("sell", InDoubtPolicy::Manual, announced).await?;
             }
             let mut client = shop.client().await;
@@ -339,7 +339,7 @@ async fn an_effect_that_is_in_doubt_is_not_had_and_stops_the_job() {
 async fn assert_emptied(fh: &Fencehold) {
     const JOBS: u64 = 100;
     let again = fh.clone();
-    let worker = fh.worker().queue(QUEUE, 1).concurrency(2).until_empty();
+    let worker = fh.worker().queue(QUEUE).concurrency(2).until_empty();
     let worker = worker.handle("next", move |_job: Job, left: u64| {
         let fh = again.clone();
         async move {

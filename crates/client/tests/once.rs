@@ -115,7 +115,7 @@ fn doubtful(fixture: &GatedFixture, told: mpsc::UnboundedSender<u32>, policy: In
             let attempt = job.attempt();
             let effect = async |_key: String| {
                 told.send(attempt)?;
-                if attempt == 1 { Err(JobError::new("no answer").in_doubt()) } else { Ok(attempt) }
+                if attempt == 1 { Err(JobError::new("no answer")) } else { Ok(attempt) }
             };
             job.once_with_intent("charge", policy, effect).await
         }
@@ -138,7 +138,7 @@ async fn an_effect_in_doubt_stops_the_job_for_a_person_to_look() {
     let findings = done(fixture.fh.jobs().effects(ListEffectsRequest { cursor: None, limit: 10 })).await;
     assert_eq!((findings.effects.len(), findings.effects[0].job_id), (1, id));
 
-    done(fixture.fh.jobs().resolve_effect(id, "charge", Some(&77_u32))).await;
+    done(fixture.fh.jobs().effect_happened(id, "charge", &77_u32)).await;
     let value: u32 = fixture.result(id).await;
     assert_eq!(value, 77, "as the person said");
     done(worker.drain()).await;
@@ -286,7 +286,7 @@ fn refused(fixture: &GatedFixture, error: fn() -> JobError) -> Worker {
 #[tokio::test]
 async fn a_definite_error_of_an_effect_leaves_nothing_in_doubt() {
     let passed_on = || JobError::from(std::io::Error::other("refused")).definite();
-    for error in [|| JobError::new("429: nothing was charged"), passed_on] {
+    for error in [|| JobError::new("429: nothing was charged").definite(), passed_on] {
         let fixture = GatedFixture::new().await;
         let worker = refused(&fixture, error).start().unwrap();
         let id = enqueue(&fixture, &990_u64).await;
@@ -302,7 +302,7 @@ async fn a_definite_error_of_an_effect_leaves_nothing_in_doubt() {
 #[tokio::test]
 async fn an_error_that_may_come_after_the_effect_leaves_it_in_doubt() {
     let passed_on = || JobError::from(std::io::Error::other("timed out"));
-    for error in [|| JobError::new("no answer came").in_doubt(), passed_on] {
+    for error in [|| JobError::new("no answer came"), passed_on] {
         let fixture = GatedFixture::new().await;
         let worker = refused(&fixture, error).start().unwrap();
         let id = enqueue(&fixture, &990_u64).await;

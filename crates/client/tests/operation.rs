@@ -24,7 +24,7 @@ async fn the_stored_answer_is_given_to_everybody_who_asks_again() {
     let operation = new(begin(&fixture, InDoubtPolicy::Retry, "990").await);
     assert!(operation.is_live());
     match begin(&fixture, InDoubtPolicy::Retry, "990").await {
-        OperationStatus::InProgress { owner, token, remaining, job_id } => {
+        OperationStatus::InProgress { owner, token, remaining, job_id, .. } => {
             assert_eq!((owner.as_str(), token, job_id), ("me", operation.token(), operation.id()));
             assert_eq!(remaining, secs(10));
         }

@@ -99,7 +99,7 @@ async fn a_lease_that_does_not_recover_is_lost_exactly_at_nine_tenths() {
     fixture.pass(1);
     let why = within(lease.lost()).await;
     assert_eq!(fixture.now_ms(), began_ms + 9_000);
-    let LostCause::NotRenewed { failure: Some(failure) } = &why else { panic!("{why:?}") };
+    let LostCause::NotRenewed { failure: Some(failure), .. } = &why else { panic!("{why:?}") };
     assert!(failure.contains("the gate is closed"), "{failure}");
     assert_eq!(within(lease.lost()).await, why, "it can be asked many times");
     assert_eq!(lease.state(), LeaseState::Lost);
@@ -291,7 +291,9 @@ async fn a_store_that_was_rewound_is_told_from_one_that_revoked() {
     fixture.gate.next(GatedCall::Renew, CallFate::Renewed(renewed));
     fixture.pass(RENEWED_BY_MS);
     let why = within(lease.lost()).await;
-    assert_eq!(why, LostCause::StoreRewound { current_token: fencehold::Token::NONE });
+    assert!(
+        matches!(why, LostCause::StoreRewound { .. }) && why.current_token() == Some(fencehold::Token::NONE)
+    );
     assert!(why.to_string().contains("have the store advanced"));
 }
 

@@ -30,7 +30,7 @@ fn is_alone() -> bool {
 async fn signalled(signal: i32, heeds: bool) -> (Fencehold, fencehold::JobId, Drained) {
     let fh = Fencehold::connect("memory:").await.unwrap();
     let (begun, mut beginnings) = mpsc::unbounded_channel();
-    let worker = fh.worker().queue("q", 1).drain_timeout(Duration::from_secs(3_600)).handle(
+    let worker = fh.worker().queue("q").drain_timeout(Duration::from_secs(3_600)).handle(
         "wait",
         move |job: Job, (): ()| {
             let begun = begun.clone();

@@ -57,6 +57,10 @@ pub fn open_within(
         )?)),
         #[cfg(not(feature = "object"))]
         StoreUrl::Object(place) => Err(lacks(place.scheme.name(), "object")),
+        other => {
+            let message = "be used: this build does not know it".to_owned();
+            Err(StoreError::Unsupported { store: other.to_string(), message })
+        }
     }
 }
 

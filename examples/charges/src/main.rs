@@ -130,7 +130,7 @@ async fn mail_state(State(app): State<App>, Path(job): Path<JobId>) -> Result<Js
 
 fn worker(app: &App) -> Worker {
     // If this process is killed, another takes its jobs up after the ttl.
-    let worker = app.fh.worker().queue("mails", 1).ttl(Duration::from_secs(5));
+    let worker = app.fh.worker().queue("mails").ttl(Duration::from_secs(5));
     worker.state(app.clone()).handle_typed(mail)
 }
 

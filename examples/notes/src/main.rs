@@ -85,7 +85,7 @@ fn add(app: &App, path: &str) -> anyhow::Result<()> {
 fn worker(app: &App) -> Worker {
     app.fh
         .worker()
-        .queue("notes", 1)
+        .queue("notes")
         .state(app.clone())
         .handle_typed(read)
         .until_empty()

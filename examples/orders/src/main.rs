@@ -120,7 +120,7 @@ async fn order_state(State(app): State<App>, Path(order): Path<i64>) -> Result<J
 
 fn worker(app: &App) -> Worker {
     // If this process is killed, another takes its jobs up after the ttl.
-    let worker = app.fh.worker().queue("orders", 1).ttl(Duration::from_secs(5));
+    let worker = app.fh.worker().queue("orders").ttl(Duration::from_secs(5));
     worker.state(app.clone()).handle_typed(reserve)
 }
 

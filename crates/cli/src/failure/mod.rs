@@ -189,7 +189,7 @@ impl Failure {
         use fencehold::{Error, HoldTarget};
         let of_store = |error| Failure::of_store(error, place);
         match error {
-            Error::Held { key, owner, task, remaining, token } => {
+            Error::Held { key, owner, task, remaining, token, .. } => {
                 let remaining_ms = u64::try_from(remaining.as_millis()).unwrap_or(u64::MAX);
                 Failure::refused(&key, Refusal::Held { owner, task, remaining_ms, token })
             }
@@ -199,19 +199,21 @@ impl Failure {
                 Failure::lost(&key, token, &cause.to_string())
             }
             Error::HoldIdUsed { .. } => Failure::new(ExitStatus::Lost, error.to_string()),
-            Error::StoreRewound { key, token, current_token } => {
+            Error::StoreRewound { key, token, current_token, .. } => {
                 Failure::refused(&key, Refusal::StoreRewound { token, current_token })
             }
             Error::BadInput(bad) => bad.into(),
-            Error::JobNotFound { job_id } => Failure::refused_job(job_id, JobRefusal::JobNotFound),
-            Error::Unavailable { message } => of_store(StoreError::Unavailable { message }),
-            Error::OutcomeUnknown { message } => of_store(StoreError::OutcomeUnknown { message }),
-            Error::Unusable { store, message } => of_store(StoreError::Unusable { store, message }),
-            Error::NoStore { store } => of_store(StoreError::NoStore { store }),
-            Error::Unsupported { store, message } => of_store(StoreError::Unsupported { store, message }),
-            Error::Unauthorized { message } => of_store(StoreError::Unauthorized { message }),
-            Error::Forbidden { message } => of_store(StoreError::Forbidden { message }),
-            Error::LimitReached { message, limit } => of_store(StoreError::LimitReached { message, limit }),
+            Error::JobNotFound { job_id, .. } => Failure::refused_job(job_id, JobRefusal::JobNotFound),
+            Error::Unavailable { message, .. } => of_store(StoreError::Unavailable { message }),
+            Error::OutcomeUnknown { message, .. } => of_store(StoreError::OutcomeUnknown { message }),
+            Error::Unusable { store, message, .. } => of_store(StoreError::Unusable { store, message }),
+            Error::NoStore { store, .. } => of_store(StoreError::NoStore { store }),
+            Error::Unsupported { store, message, .. } => of_store(StoreError::Unsupported { store, message }),
+            Error::Unauthorized { message, .. } => of_store(StoreError::Unauthorized { message }),
+            Error::Forbidden { message, .. } => of_store(StoreError::Forbidden { message }),
+            Error::LimitReached { message, limit, .. } => {
+                of_store(StoreError::LimitReached { message, limit })
+            }
             other => Failure::failed(other.to_string()),
         }
     }

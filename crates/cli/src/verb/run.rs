@@ -251,8 +251,7 @@ fn unended(key: &Key, finish: &CommandEnd) -> Failure {
 /// Follows the lease for the command: every new deadline, its end, and who asks for it.
 async fn follow(mut lease: LeaseWatch, tell: watch::Sender<LeaseStatus>) {
     let mut asked = None;
-    loop {
-        let snapshot = lease.changed().await;
+    while let Some(snapshot) = lease.changed().await {
         let wish = snapshot.yield_request.as_ref().map(|notice| notice.contender.clone());
         if wish != asked
             && let Some(notice) = &snapshot.yield_request
@@ -261,7 +260,7 @@ async fn follow(mut lease: LeaseWatch, tell: watch::Sender<LeaseStatus>) {
             note(&format!("{} asks for {} within {within}", notice.contender, lease.key()));
         }
         asked = wish;
-        if tell.send(LeaseStatus::of(&snapshot)).is_err() || snapshot.state == LeaseState::Lost {
+        if tell.send(LeaseStatus::of(&snapshot)).is_err() {
             return;
         }
     }

@@ -1,20 +1,25 @@
 //! Jobs as blocking handlers have them, and workers for programs without an executor.
 
-use std::ops::Deref;
 use std::time::Duration;
 
+use fencehold_contract::job::CompensatedEffect;
+use fencehold_core::job::{JobId, JobKind, QueueName};
 use fencehold_core::ledger::InDoubtPolicy;
+use fencehold_core::{BadInput, Token};
 use serde::Serialize;
 use serde::de::DeserializeOwned;
 
-use crate::error::Error;
+use super::LeaseWatch;
+use crate::error::{Error, LostCause};
+use crate::fence::KeyToken;
 use crate::handler::{BlockingJobHandler, BlockingTypedJobHandler};
-use crate::job::JobError;
+use crate::job::{JobError, Outcome, StopReason};
 use crate::typed::TypedJob;
 use crate::wake::block_on;
+use crate::watch::YieldRequest;
 use crate::worker::{Drained, WorkerEvent, WorkerStats};
 
-/// One attempt at a job: what a blocking handler works with. See [`crate::Job`], whose other methods it has too.
+/// One attempt at a job: what a blocking handler works with. Clones are of the same attempt. See [`crate::Job`].
 ///
 /// ```
 /// use fencehold::JobError;
@@ -62,17 +67,71 @@ impl Job {
         OnceEffect { inner: self.inner.once_with_intent(name, policy, calling(effect)) }
     }
 
-    /// Keeps where a later attempt should go on from. See [`crate::Job::checkpoint`].
-    pub fn checkpoint(&self, bytes: impl Into<Vec<u8>>) -> Result<(), Error> {
-        block_on(self.inner.checkpoint(bytes))
+    getters! {
+        /// Its id.
+        id() -> JobId;
+        /// Its queue.
+        queue() -> &QueueName;
+        /// What it is.
+        kind() -> &JobKind;
+        /// The fencing token of this attempt. See [`crate::Job::token`].
+        token() -> Token;
+        /// What this attempt presents at a [fence](crate::fence).
+        key_token() -> KeyToken;
+        /// Which attempt this is, from 1.
+        attempt() -> u32;
+        /// How often it has failed so far.
+        failure_count() -> u16;
+        /// How many workers have died over it so far.
+        crash_count() -> u16;
+        /// Its labels.
+        labels() -> impl Iterator<Item = (&str, &str)>;
+        /// The W3C trace context (`traceparent`) under which it was enqueued.
+        traceparent() -> Option<&str>;
+        /// Where an earlier attempt left off.
+        last_checkpoint() -> Option<&[u8]>;
+        /// The effect that it compensates, where it is a compensation.
+        compensates() -> Option<&CompensatedEffect>;
+        /// Whether the claim is this attempt's. Long work looks at this between its steps.
+        is_live() -> bool;
+        /// When the claim ends at the latest unless it is renewed. See [`crate::Job::deadline_ms`].
+        deadline_ms() -> u64;
+        /// How long the claim can still be relied on unless it is renewed. See [`crate::Job::remaining`].
+        remaining() -> Duration;
+        /// Whether the job was cancelled. Learnt with a renewal.
+        is_cancelled() -> bool;
+        /// The request of another job that this attempt yield, if there is one. Learnt with a renewal.
+        yield_request() -> Option<YieldRequest>;
+        /// The key under which every attempt at this job has the effect of this name. See [`crate::Job::idempotency_key`].
+        idempotency_key(effect: impl AsRef<str>) -> Result<String, BadInput>;
+        /// Says how far it has come, for people. See [`crate::Job::progress`].
+        progress(note: &(impl Serialize + ?Sized)) -> Result<(), Error>;
+        /// Put the job off: give this back from the handler. It counts as nothing.
+        snooze(wait: Duration) -> Outcome;
     }
-}
 
-/// What it shares with the job of async handlers: everything that does not wait.
-impl Deref for Job {
-    type Target = crate::Job;
+    blocking_calls! {
+        /// Keeps where a later attempt should go on from. See [`crate::Job::checkpoint`].
+        checkpoint(bytes: impl Into<Vec<u8>>) -> Result<(), Error>;
+        /// Blocks until the claim is lost, and says why.
+        lost() -> LostCause;
+        /// Blocks until the job is cancelled. False: the claim ended first.
+        cancelled() -> bool;
+        /// Blocks until a job of higher priority requests that this one yield. `None`: the claim ended first.
+        yield_requested() -> Option<YieldRequest>;
+        /// Blocks until there is a reason to stop. See [`crate::Job::stop_requested`].
+        stop_requested() -> StopReason;
+        /// Blocks until the worker waits for this handler no longer. See [`crate::Job::drain_timed_out`].
+        drain_timed_out() -> ();
+    }
 
-    fn deref(&self) -> &crate::Job {
+    /// Follows the claim from another thread.
+    pub fn watch(&self) -> LeaseWatch {
+        LeaseWatch { inner: self.inner.watch() }
+    }
+
+    /// The same job for async code, such as a [transaction](crate::transaction) of an async driver.
+    pub fn as_async(&self) -> &crate::Job {
         &self.inner
     }
 }
@@ -137,7 +196,7 @@ impl<'a, T: Serialize + DeserializeOwned + Send + 'a> OnceEffect<'a, T> {
 /// # fn main() -> Result<(), fencehold::Error> {
 /// let fh = Fencehold::connect("memory:")?;
 /// let job = fh.queue("greetings").job("greet", "Ada").enqueue()?.job_id;
-/// let worker = fh.worker().queue("greetings", 1).handle("greet", greet).start()?;
+/// let worker = fh.worker().queue("greetings").handle("greet", greet).start()?;
 /// let greeting: String = fh.jobs().result(job, Duration::from_secs(20))?;
 /// assert_eq!(greeting, "Hello Ada");
 /// assert_eq!(worker.drain()?.finished, 1);
@@ -153,7 +212,9 @@ pub struct Worker {
 impl Worker {
     builder_steps! {
         /// A queue to take jobs from. See [`crate::Worker::queue`].
-        queue(name: impl AsRef<str>, weight: u32);
+        queue(name: impl AsRef<str>);
+        /// A queue with this share of the turns. See [`crate::Worker::weighted_queue`].
+        weighted_queue(name: impl AsRef<str>, weight: u32);
         /// How many jobs run at once. Default: 8.
         concurrency(concurrency: usize);
         /// At most how many jobs are claimed ahead. See [`crate::Worker::prefetch`].
@@ -169,7 +230,7 @@ impl Worker {
     }
 
     /// Has jobs of this kind run by this handler. It cannot be stopped from outside: long work looks at
-    /// [`is_live`](crate::Job::is_live) between its steps. See [`crate::Worker::handle_blocking`].
+    /// [`is_live`](Job::is_live) between its steps. See [`crate::Worker::handle_blocking`].
     pub fn handle<A, H>(self, kind: impl AsRef<str>, handler: H) -> Self
     where
         H: BlockingJobHandler<A> + Send + Sync + 'static,

@@ -76,6 +76,8 @@ impl Lease {
         deadline_ms() -> u64;
         /// When this guard takes the lease for lost unless it is renewed. See [`crate::Lease::lost_at_ms`].
         lost_at_ms() -> u64;
+        /// How long it can still be relied on unless it is renewed. See [`crate::Lease::remaining`].
+        remaining() -> Duration;
         /// The request of a contender that this holder yield, if there is one.
         yield_request() -> Option<YieldRequest>;
     }
@@ -117,7 +119,7 @@ impl Lease {
 /// Follows one lease. See [`crate::LeaseWatch`].
 #[derive(Clone, Debug)]
 pub struct LeaseWatch {
-    inner: crate::LeaseWatch,
+    pub(super) inner: crate::LeaseWatch,
 }
 
 impl LeaseWatch {
@@ -126,8 +128,8 @@ impl LeaseWatch {
         self.inner.snapshot()
     }
 
-    /// Blocks until there is something new. See [`crate::LeaseWatch::changed`].
-    pub fn changed(&mut self) -> LeaseSnapshot {
+    /// Blocks until there is something new. `None`: it is lost, and the last call said so. See [`crate::LeaseWatch::changed`].
+    pub fn changed(&mut self) -> Option<LeaseSnapshot> {
         block_on(self.inner.changed())
     }
 

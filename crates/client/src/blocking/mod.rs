@@ -31,6 +31,22 @@ use crate::store::{CallContext, LeaseStore};
 use crate::ttl_advice::TtlAdvice;
 use crate::wake::block_on;
 
+/// Blocks until a future is done: for what has no blocking twin.
+///
+/// ```
+/// use fencehold::blocking::{self, Fencehold};
+///
+/// # fn main() -> Result<(), fencehold::Error> {
+/// let fh = Fencehold::connect("memory:")?;
+/// let status = blocking::wait(fh.store().status(&fh.call()))?;
+/// assert_eq!(status.held_count, 0);
+/// # Ok(())
+/// # }
+/// ```
+pub fn wait<F: Future>(future: F) -> F::Output {
+    block_on(future)
+}
+
 /// A handle on a store of leases, for code without an executor. See [`crate::Fencehold`].
 #[derive(Clone, Debug)]
 pub struct Fencehold {
@@ -97,26 +113,10 @@ impl Fencehold {
     getters! {
         /// What ttl would suit. See [`crate::Fencehold::ttl_advice`].
         ttl_advice(key_or_prefix: &str) -> Option<TtlAdvice>;
-        /// The store. See [`crate::Fencehold::store`]; [`wait`](Fencehold::wait) drives its futures.
+        /// The store. See [`crate::Fencehold::store`]; [`wait`] drives its futures.
         store() -> &Arc<dyn LeaseStore>;
         /// A call in this handle's namespace, with its timeout.
         call() -> CallContext;
-    }
-
-    /// Blocks until a future is done: for what has no blocking twin.
-    ///
-    /// ```
-    /// use fencehold::blocking::Fencehold;
-    ///
-    /// # fn main() -> Result<(), fencehold::Error> {
-    /// let fh = Fencehold::connect("memory:")?;
-    /// let status = fh.wait(fh.store().status(&fh.call()))?;
-    /// assert_eq!(status.held_count, 0);
-    /// # Ok(())
-    /// # }
-    /// ```
-    pub fn wait<F: Future>(&self, future: F) -> F::Output {
-        block_on(future)
     }
 
     /// Gives everything back and ends. See [`crate::Fencehold::close`].

@@ -1,5 +1,6 @@
 //! Queues, jobs and operations, blocking.
 
+use std::fmt;
 use std::time::{Duration, SystemTime};
 
 use fencehold_contract::job::{EnqueuedJob, JobCounts, JobDetail, QueueView};
@@ -11,6 +12,7 @@ use serde::Serialize;
 use serde::de::DeserializeOwned;
 
 use crate::error::Error;
+use crate::queue::EnqueuedBatch;
 use crate::typed::{TypedJob, Untyped};
 use crate::wake::block_on;
 
@@ -32,10 +34,7 @@ impl JobQueue {
     }
 
     /// Enqueues many jobs. See [`crate::JobQueue::enqueue_batch`].
-    pub fn enqueue_batch<J>(
-        &self,
-        jobs: impl IntoIterator<Item = JobBuilder<J>>,
-    ) -> Result<Vec<Result<EnqueuedJob, Error>>, Error> {
+    pub fn enqueue_batch<J>(&self, jobs: impl IntoIterator<Item = JobBuilder<J>>) -> EnqueuedBatch {
         block_on(self.inner.enqueue_batch(jobs.into_iter().map(|job| job.inner)))
     }
 
@@ -52,10 +51,21 @@ impl JobQueue {
 }
 
 /// A job to be. See [`crate::JobBuilder`].
-#[derive(Clone, Debug)]
 #[must_use = "nothing is enqueued until `enqueue` is called"]
 pub struct JobBuilder<J = Untyped> {
     inner: crate::JobBuilder<J>,
+}
+
+impl<J> Clone for JobBuilder<J> {
+    fn clone(&self) -> Self {
+        JobBuilder { inner: self.inner.clone() }
+    }
+}
+
+impl<J> fmt::Debug for JobBuilder<J> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        self.inner.fmt(f)
+    }
 }
 
 impl<J> JobBuilder<J> {
@@ -107,9 +117,20 @@ impl<J: TypedJob> JobBuilder<J> {
 }
 
 /// A typed job in its queue, and its result to come. See [`crate::JobHandle`].
-#[derive(Clone, Debug)]
-pub struct JobHandle<J: TypedJob> {
+pub struct JobHandle<J> {
     inner: crate::JobHandle<J>,
+}
+
+impl<J> Clone for JobHandle<J> {
+    fn clone(&self) -> Self {
+        JobHandle { inner: self.inner.clone() }
+    }
+}
+
+impl<J: TypedJob> fmt::Debug for JobHandle<J> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        self.inner.fmt(f)
+    }
 }
 
 impl<J: TypedJob> JobHandle<J> {
@@ -128,7 +149,7 @@ impl<J: TypedJob> JobHandle<J> {
     }
 }
 
-/// The jobs of all queues. See [`crate::Jobs`]; [`wait`](super::Fencehold::wait) drives what has no twin here.
+/// The jobs of all queues. See [`crate::Jobs`]; [`wait`](super::wait) drives what has no twin here.
 #[derive(Clone, Debug)]
 pub struct Jobs {
     pub(super) inner: crate::Jobs,
@@ -181,7 +202,7 @@ impl Operations {
         block_on(self.inner.once(idempotency_key, payload, async |job| work(job.into())))
     }
 
-    /// Begins the operation of this key, or says what has become of it. [`wait`](super::Fencehold::wait) drives the
+    /// Begins the operation of this key, or says what has become of it. [`wait`](super::wait) drives the
     /// guard's own futures. See [`crate::Operations::begin`].
     pub fn begin<A: DeserializeOwned>(
         &self,

@@ -11,6 +11,7 @@ pub enum LostCause {
     /// Its own holder gave it back.
     Released,
     /// It was ended at the store, or reached the end that was set for it.
+    #[non_exhaustive]
     Ended {
         /// How; `None` where the store no longer remembers.
         outcome: Option<LeaseOutcome>,
@@ -22,11 +23,13 @@ pub enum LostCause {
         reason: Option<Reason>,
     },
     /// No renewal got through in time, so the holder must take it for lost.
+    #[non_exhaustive]
     NotRenewed {
         /// What the last renewal came back with; `None`: this process did not run in time to send one.
         failure: Option<String>,
     },
     /// The store has forgotten this lease's token: it was rewound.
+    #[non_exhaustive]
     StoreRewound {
         /// The largest token that the store knows of.
         current_token: Token,

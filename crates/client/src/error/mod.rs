@@ -39,6 +39,7 @@ pub(crate) use text::ShownTime;
 #[non_exhaustive]
 pub enum Error {
     /// Another holder has the key: wait, or come back later.
+    #[non_exhaustive]
     Held {
         /// Which key; of several, the one that comes free first.
         key: Key,
@@ -53,6 +54,7 @@ pub enum Error {
     },
     /// The lease on a key, or the claim of a job, is no longer this holder's: stop the work. Never try again under the
     /// same token.
+    #[non_exhaustive]
     Lost {
         /// What was held.
         target: HoldTarget,
@@ -64,6 +66,7 @@ pub enum Error {
         current_token: Option<Token>,
     },
     /// The acquisition was granted, and had ended, before its response arrived.
+    #[non_exhaustive]
     HoldIdUsed {
         /// Which key.
         key: Key,
@@ -73,6 +76,7 @@ pub enum Error {
         outcome: Option<LeaseOutcome>,
     },
     /// The time to wait was up, and the key did not come free for this caller.
+    #[non_exhaustive]
     WaitTimedOut {
         /// What was waited for.
         keys: Vec<Key>,
@@ -80,11 +84,13 @@ pub enum Error {
         waited: Duration,
     },
     /// No response came, so it may have been carried out. The library cleans up after it; sending it again is safe.
+    #[non_exhaustive]
     OutcomeUnknown {
         /// What happened to the response.
         message: String,
     },
     /// The store has forgotten tokens that it once gave: it was restored from a backup, or failed over with loss.
+    #[non_exhaustive]
     StoreRewound {
         /// Which key.
         key: Key,
@@ -94,6 +100,7 @@ pub enum Error {
         current_token: Token,
     },
     /// The store could not be reached, and nothing was done.
+    #[non_exhaustive]
     Unavailable {
         /// What stands in the way.
         message: String,
@@ -101,6 +108,7 @@ pub enum Error {
     /// The request can never succeed as it stands.
     BadInput(BadInput),
     /// This store cannot do that.
+    #[non_exhaustive]
     Unsupported {
         /// Which store.
         store: String,
@@ -108,16 +116,19 @@ pub enum Error {
         message: String,
     },
     /// The server does not know this caller: its access token is missing, wrong or revoked.
+    #[non_exhaustive]
     Unauthorized {
         /// What is missing, and how to get it.
         message: String,
     },
     /// The server does not let this caller do this. The same request will not succeed later either.
+    #[non_exhaustive]
     Forbidden {
         /// What is missing, and how to get it.
         message: String,
     },
     /// A limit of the store, or of the namespace's quota, is reached.
+    #[non_exhaustive]
     LimitReached {
         /// What there is too much of.
         message: String,
@@ -125,6 +136,7 @@ pub enum Error {
         limit: u64,
     },
     /// The queue still has jobs or schedules.
+    #[non_exhaustive]
     QueueNotEmpty {
         /// Which queue.
         queue: QueueName,
@@ -132,6 +144,7 @@ pub enum Error {
         message: String,
     },
     /// What is there cannot be used as a store, and was left untouched.
+    #[non_exhaustive]
     Unusable {
         /// Where.
         store: String,
@@ -139,11 +152,13 @@ pub enum Error {
         message: String,
     },
     /// There is no store there, and none was created.
+    #[non_exhaustive]
     NoStore {
         /// Where.
         store: String,
     },
     /// Events between the cursor and the oldest one kept are gone.
+    #[non_exhaustive]
     CursorTooOld {
         /// The cursor that was given.
         cursor: u64,
@@ -151,6 +166,7 @@ pub enum Error {
         oldest_cursor: u64,
     },
     /// The rules refuse it for this key. Carries every [kind](ErrorKind) that has no variant of its own.
+    #[non_exhaustive]
     Refused {
         /// Which key.
         key: Key,
@@ -164,11 +180,13 @@ pub enum Error {
         priority: Option<i16>,
     },
     /// There is no such job: it never was, or it was deleted, or pruned after its time.
+    #[non_exhaustive]
     JobNotFound {
         /// Which.
         job_id: JobId,
     },
     /// The job has finished, and gave no result.
+    #[non_exhaustive]
     JobFailed {
         /// Which.
         job_id: JobId,
@@ -178,6 +196,7 @@ pub enum Error {
         error: Option<String>,
     },
     /// The time to wait was up, and the job has not finished.
+    #[non_exhaustive]
     JobNotFinished {
         /// Which.
         job_id: JobId,
@@ -187,6 +206,7 @@ pub enum Error {
         waited: Duration,
     },
     /// The unique key or the idempotency key was used before, for something else.
+    #[non_exhaustive]
     Conflict {
         /// Which kind of key.
         field: String,
@@ -196,11 +216,13 @@ pub enum Error {
         differs: String,
     },
     /// The queue is being drained and takes no new jobs.
+    #[non_exhaustive]
     QueueDraining {
         /// Which queue.
         queue: QueueName,
     },
     /// It is not known whether an effect of the job happened: the job has stopped, and a person must look.
+    #[non_exhaustive]
     InDoubt {
         /// Which job.
         job_id: JobId,
@@ -208,6 +230,7 @@ pub enum Error {
         effect: String,
     },
     /// The rules refuse it for this job. Carries every [kind](ErrorKind) that has no variant of its own.
+    #[non_exhaustive]
     JobRefused {
         /// Which job.
         job_id: JobId,

@@ -15,6 +15,7 @@ use crate::error::ShownTime;
 pub enum FenceError {
     /// The token is older than one that the fence has seen: another holder has had the key since. Stop the work;
     /// trying again under this token can never succeed.
+    #[non_exhaustive]
     Stale {
         /// What the fence protects.
         resource: String,
@@ -29,6 +30,7 @@ pub enum FenceError {
     },
     /// The token is the newest, but its lease was given back or ended by force. Stop the work; trying again under this token
     /// can never succeed.
+    #[non_exhaustive]
     Ended {
         /// What the fence protects.
         resource: String,
@@ -42,6 +44,7 @@ pub enum FenceError {
     /// The request can never succeed as it stands.
     BadInput(BadInput),
     /// Another process is in the middle of a step, and did not finish it in time. Nothing was done.
+    #[non_exhaustive]
     Busy {
         /// What the fence protects.
         resource: String,
@@ -51,6 +54,7 @@ pub enum FenceError {
         waited: Duration,
     },
     /// It may have been carried out or not. Asking again is safe: an append with the same idempotency key is not made twice.
+    #[non_exhaustive]
     Unknown {
         /// What the fence protects.
         resource: String,
@@ -58,6 +62,7 @@ pub enum FenceError {
         message: String,
     },
     /// What is there cannot be fenced, and was left untouched.
+    #[non_exhaustive]
     Unusable {
         /// Where.
         resource: String,

@@ -9,13 +9,15 @@ use fencehold_core::{BadInput, BlockedAction, Key, Namespace, Owner, Token};
 
 use super::error::FenceError;
 use crate::blocking;
+use crate::election::Leader;
 use crate::guard::Lease;
 use crate::job::Job;
+use crate::operation::Operation;
 use crate::renewal::RenewalHandle;
 
 /// What a holder shows at a fence: which key it holds, and under which token. A job shows its id as the key, `job/ID`.
 ///
-/// A lease or a job can be shown as it is (`fence.raise(&lease)`). Code that was only handed a key and a token, such as a command
+/// A lease, a leader, a job or an operation can be shown as it is (`fence.raise(&lease)`). Code that was only handed a key and a token, such as a command
 /// under `fencehold run`, makes its own:
 ///
 /// ```
@@ -186,7 +188,18 @@ macro_rules! from_holders {
     };
 }
 
-from_holders!(Lease, Job, blocking::Lease, blocking::Job);
+from_holders!(
+    Lease,
+    Arc<Lease>,
+    Leader,
+    Arc<Leader>,
+    Job,
+    Operation,
+    blocking::Lease,
+    Arc<blocking::Lease>,
+    blocking::Leader,
+    blocking::Job
+);
 
 #[cfg(test)]
 mod tests {

@@ -12,6 +12,7 @@ mod reporter;
 use std::collections::HashMap;
 use std::fmt;
 use std::sync::{Arc, Mutex};
+use std::time::Duration;
 
 use fencehold_contract::job::{AttemptRef, AttemptReport, ClaimedJob, Report};
 use fencehold_core::ledger::idempotency_key;
@@ -19,16 +20,16 @@ use fencehold_core::{BadInput, Token};
 use serde::Serialize;
 
 pub use fencehold_contract::job::{
-    AttemptView, ChangeJobBatchResponse, ChangedJob, CompensatedEffect, EffectPage, EffectView, EnqueuedJob,
-    FindingKind, JobCounts, JobDetail, JobFilter, JobPage, JobSelector, JobView, ListEffectsRequest,
-    ListJobsRequest, QueueMode, QueueView, RunnerView, ScheduleSpec, ScheduleView,
+    AttemptView, ChangeJobResult, CompensatedEffect, EffectPage, EffectView, EnqueuedJob, FindingKind,
+    JobCounts, JobDetail, JobFilter, JobPage, JobSelector, JobView, ListEffectsRequest, ListJobsRequest,
+    QueueMode, QueueView, RunnerView, ScheduleSpec, ScheduleView,
 };
 pub use fencehold_core::job::{
-    AttemptOutcome, CompensationState, JobKind, JobOptions, JobState, QueueName, ReportedAttempt,
+    AttemptOutcome, CompensationState, JobKind, JobOptions, JobRefusal, JobState, QueueName, ReportedAttempt,
     ScheduleName, UniqueKey,
 };
 pub use fencehold_core::job::{EffectName, JobId};
-pub use fencehold_core::ledger::{Compensation, Effect, EffectState, InDoubtPolicy};
+pub use fencehold_core::ledger::{Compensation, Effect, EffectState, EffectStateKind, InDoubtPolicy};
 pub use fencehold_core::retry::{Backoff, RetryPolicy};
 
 pub use outcome::{IntoOutcome, JobError, Outcome};
@@ -209,6 +210,11 @@ impl Job {
         self.attempt.holding.look().deadline_ms
     }
 
+    /// How long the claim can still be relied on unless it is renewed. Zero: it is lost.
+    pub fn remaining(&self) -> Duration {
+        self.attempt.holding.remaining()
+    }
+
     /// Follows the claim from beside it: every new deadline, every change of state. Its key is the one by which the events of
     /// the store name the job.
     pub fn watch(&self) -> LeaseWatch {
@@ -304,7 +310,7 @@ impl Job {
     }
 
     /// Put the job off: give this back from the handler. It counts as nothing.
-    pub fn snooze(&self, wait: std::time::Duration) -> Outcome {
+    pub fn snooze(&self, wait: Duration) -> Outcome {
         Outcome::snooze(wait)
     }
 

@@ -7,6 +7,7 @@ use fencehold_contract::job::Report;
 use serde::Serialize;
 
 use crate::error::Error;
+use crate::handler::IntoJobError;
 use crate::holding::HoldTarget;
 use crate::json;
 use crate::time::ms;
@@ -90,8 +91,9 @@ impl<T: Serialize> IntoOutcome for T {
 
 /// Why an attempt did not come to its end. `?` makes one of every error, with its text and those of its causes.
 ///
-/// It deliberately is no [`std::error::Error`] itself: that is what lets `?` take them all. In a function that fails with another type,
-/// such as `anyhow::Error`, [`into_error`](JobError::into_error) makes one of it.
+/// It deliberately is no [`std::error::Error`] itself: that is what lets `?` take them all. What is no such error either, such as
+/// `anyhow::Error`, becomes one by [`from_error`](JobError::from_error); in a function that fails with another type,
+/// [`into_error`](JobError::into_error) does the reverse.
 ///
 /// ```
 /// use std::time::Duration;
@@ -112,6 +114,7 @@ impl<T: Serialize> IntoOutcome for T {
 /// # }
 /// ```
 #[derive(Clone, Debug)]
+#[must_use = "an attempt fails only if its handler returns this"]
 pub struct JobError {
     text: String,
     retry_in_ms: Option<u64>,
@@ -122,20 +125,40 @@ pub struct JobError {
 }
 
 impl JobError {
-    /// A failure in these words. From within an [effect with an intent](crate::Job::once_with_intent) it says that the
-    /// effect did not happen.
+    /// A failure in these words.
     pub fn new(text: impl fmt::Display) -> Self {
         let text = text.to_string();
-        JobError { text, retry_in_ms: None, permanent: false, definite: true, over: false }
+        JobError { text, retry_in_ms: None, permanent: false, definite: false, over: false }
     }
 
-    /// It is not known whether the effect that failed with this happened. So it is of every error that `?` passes on: a
-    /// timeout or a broken connection says nothing about what the other side did.
-    pub fn in_doubt(self) -> Self {
-        JobError { definite: false, ..self }
+    /// A failure with the text of this error and of its causes: any error that a [handler](crate::handler) may return. `?` does the same
+    /// for every [`std::error::Error`]; this is for the others, as in `.map_err(JobError::from_error)?`.
+    ///
+    /// ```
+    /// use fencehold::{Job, JobError};
+    ///
+    /// async fn charge(cents: u64) -> anyhow::Result<String> {
+    ///     # if cents > 0 {
+    ///     anyhow::bail!("the card was declined");
+    ///     # }
+    ///     # Ok(String::new())
+    /// }
+    ///
+    /// async fn pay(job: Job, cents: u64) -> Result<String, JobError> {
+    ///     job.once("charge", async |_key| charge(cents).await.map_err(JobError::from_error)).await
+    /// }
+    /// # #[tokio::main(flavor = "current_thread")]
+    /// # async fn main() {
+    /// # let run = fencehold::testing::TestJob::new("pay", &990_u64).run(pay).await;
+    /// # assert_eq!(run.failure(), Some("the card was declined"));
+    /// # }
+    /// ```
+    pub fn from_error<E: IntoJobError<Form>, Form>(error: E) -> Self {
+        error.into_job_error()
     }
 
-    /// The effect that failed with this certainly did not happen, also where `?` passed the error on.
+    /// The [effect with an intent](crate::Job::once_with_intent) that failed with this certainly did not happen. Without this word it may
+    /// have: a timeout or a broken connection says nothing about what the other side did.
     pub fn definite(self) -> Self {
         JobError { definite: true, ..self }
     }
@@ -198,7 +221,7 @@ impl JobError {
         let mut causes = std::iter::successors(Some(error), |error| error.source());
         causes
             .find_map(JobError::known)
-            .unwrap_or_else(|| JobError::new("").in_doubt())
+            .unwrap_or_else(|| JobError::new(""))
             .with_text(error)
     }
 

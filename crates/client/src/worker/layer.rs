@@ -109,7 +109,7 @@ impl Worker {
     ///     println!("attempt {} at {}", request.job().attempt(), request.job().id());
     ///     request
     /// });
-    /// let worker = fh.worker().queue("emails", 1).layer(layers).handle("send", async || {});
+    /// let worker = fh.worker().queue("emails").layer(layers).handle("send", async || {});
     /// # drop(worker);
     /// # }
     /// ```

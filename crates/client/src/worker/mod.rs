@@ -96,8 +96,8 @@ impl Fencehold {
 /// # async fn example() -> Result<(), fencehold::Error> {
 /// let fh = Fencehold::connect("file:/var/lib/app/jobs").await?;
 /// fh.worker()
-///     .queue("emails", 3) // three of these
-///     .queue("reports", 1) // to one of those
+///     .weighted_queue("emails", 3) // three of these
+///     .queue("reports") // to one of those
 ///     .concurrency(8)
 ///     .ttl(Duration::from_secs(30))
 ///     .handle("send", send)
@@ -159,9 +159,14 @@ impl Worker {
     /// The most jobs that one worker runs at once.
     pub const CONCURRENCY_MAX: usize = JOBS_PER_CALL_MAX / 2;
 
-    /// A queue to take jobs from. A queue of weight 3 is given three times as many turns as one of weight 1. A weight of
-    /// 0 is refused: leave the queue out.
-    pub fn queue(self, name: impl AsRef<str>, weight: u32) -> Self {
+    /// A queue to take jobs from. Of several, each has as many turns as the others.
+    pub fn queue(self, name: impl AsRef<str>) -> Self {
+        self.weighted_queue(name, 1)
+    }
+
+    /// A queue with this share of the turns: of weight 3, it has three times as many as one of weight 1, which is that of a
+    /// plain [`queue`](Worker::queue). A weight of 0 is refused: leave the queue out.
+    pub fn weighted_queue(self, name: impl AsRef<str>, weight: u32) -> Self {
         self.try_set(|terms| QueueName::new(name.as_ref()).map(|queue| terms.queues.push((queue, weight))))
     }
 
@@ -222,7 +227,7 @@ impl Worker {
     /// # async fn main() -> Result<(), fencehold::Error> {
     /// let fh = Fencehold::connect("memory:").await?;
     /// fh.queue("emails").job("send", "a@example.org").enqueue().await?;
-    /// let worker = fh.worker().queue("emails", 1).handle("send", async |_: Job, _: String| {});
+    /// let worker = fh.worker().queue("emails").handle("send", async |_: Job, _: String| {});
     /// assert_eq!(worker.until_empty().run().await?.finished, 1);
     /// # Ok(())
     /// # }
@@ -242,7 +247,7 @@ impl Worker {
     /// # let fh = Fencehold::connect("memory:").await?;
     /// # fh.queue("emails").job("send", "a@example.org").enqueue().await?;
     /// let (log, lines) = std::sync::mpsc::channel();
-    /// let worker = fh.worker().queue("emails", 1).handle("send", async |_: Job, _: String| {});
+    /// let worker = fh.worker().queue("emails").handle("send", async |_: Job, _: String| {});
     /// let worker = worker.on_event(move |event| {
     ///     if let WorkerEvent::AttemptEnded(end) = event {
     ///         let _ = log.send(format!("{} attempt {}: {:?}", end.job.kind(), end.job.attempt(), end.outcome));

@@ -195,7 +195,7 @@ mod tests {
         block_on(async {
             let fencehold = Fencehold::connect("memory:").await?;
             let id = fencehold.queue("q").job("do", &()).enqueue().await?.job_id;
-            let worker = fencehold.worker().queue("q", 1).concurrency(1).stop_timeout(Duration::ZERO);
+            let worker = fencehold.worker().queue("q").concurrency(1).stop_timeout(Duration::ZERO);
             let worker = worker.handle("do", async |_: Job, (): ()| {});
             // The slot's own thread takes nothing: this one does.
             let running = worker.wrap(|_| {}).start()?;

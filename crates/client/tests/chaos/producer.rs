@@ -83,7 +83,7 @@ impl Producer {
             jobs.push(job.max_crashes(1_000).max_failures(1_000).retry(soon));
             self.fed.push(id);
         }
-        for enqueued in queue.enqueue_batch(jobs).await.unwrap() {
+        for enqueued in queue.enqueue_batch(jobs).await {
             enqueued.unwrap();
         }
     }

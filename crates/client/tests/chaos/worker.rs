@@ -28,12 +28,12 @@ async fn the_worker() {
     let Some(post) = WorkerSide::of_this_process().await else { return };
     let fh = post.work_dir.connect(&post.name).await;
     let (of_async, of_blocking) = (Arc::clone(&post), Arc::clone(&post));
-    let worker = fh.worker().queue(QUEUE, 1).concurrency(3).prefetch(0).ttl(TTL);
+    let worker = fh.worker().queue(QUEUE).concurrency(3).prefetch(0).ttl(TTL);
     let worker = worker.handle("async", move |job, task| work(job, task, Arc::clone(&of_async)));
     // It does not stop when its claim is lost: only fences and the store keep it from doing harm.
     let worker = worker.handle_blocking("blocking", move |job: blocking::Job, task| {
         let runtime = tokio::runtime::Builder::new_current_thread().build()?;
-        runtime.block_on(work(Job::clone(&job), task, Arc::clone(&of_blocking)))
+        runtime.block_on(work(job.as_async().clone(), task, Arc::clone(&of_blocking)))
     });
     worker.run_until(post.dismissed()).await.unwrap();
     fh.close().await;

@@ -49,7 +49,7 @@ impl GatedFixture {
     /// A worker with one slot that claims nothing ahead and has a ttl of 10 s, on the queue `q`.
     pub(crate) fn worker(&self) -> Worker {
         let ttl = Duration::from_millis(TTL_MS);
-        self.fh.worker().queue("q", 1).concurrency(1).prefetch(0).ttl(ttl)
+        self.fh.worker().queue("q").concurrency(1).prefetch(0).ttl(ttl)
     }
 
     /// Puts a job into the queue `q`.
@@ -183,7 +183,7 @@ impl SeenCalls {
             JobRequest::BeginOperation(_) => Some(GatedCall::Begin),
             JobRequest::Change(request) => {
                 request.limit = request.limit.min(CHANGED_MAX);
-                None
+                Some(GatedCall::Change)
             }
             _ => None,
         }

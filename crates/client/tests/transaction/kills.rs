@@ -45,7 +45,7 @@ async fn the_worker() {
     let Some(post) = WorkerSide::of_this_process().await else { return };
     let fh = post.work_dir.connect(&post.name).await;
     let of_handler = Arc::clone(&post);
-    let worker = fh.worker().queue(QUEUE, 1).prefetch(0).ttl(TTL);
+    let worker = fh.worker().queue(QUEUE).prefetch(0).ttl(TTL);
     let worker = worker.handle("sell", move |job: Job, sale: Sale| {
         // A driver's connection needs the runtime of the test.
         let attempt = tokio::spawn(sell(job, sale, Arc::clone(&of_handler)));

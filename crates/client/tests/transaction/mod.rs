@@ -170,7 +170,7 @@ async fn what_is_enqueued_in_a_transaction_is_kept_as_the_library_keeps_it() {
     transaction.commit().await;
     plain(&theirs).enqueue().await.unwrap();
     let all = [every_option(&theirs, 1), every_option(&theirs, 2), later(&theirs)];
-    for enqueued in theirs.fh.queue(QUEUE).enqueue_batch(all).await.unwrap() {
+    for enqueued in theirs.fh.queue(QUEUE).enqueue_batch(all).await {
         enqueued.unwrap();
     }
     for nth in [9, 1, 2, 8] {
@@ -276,7 +276,7 @@ impl TypedJob for Welcome {
 async fn a_typed_job_of_a_transaction_has_a_result_to_wait_for() {
     let fixture = Fixture::open().await;
     let queue = fixture.fh.queue(QUEUE);
-    let worker = fixture.fh.worker().queue(QUEUE, 1);
+    let worker = fixture.fh.worker().queue(QUEUE);
     let worker = worker.handle_typed(async |job: Welcome| Ok::<_, JobError>(format!("to {}", job.to)));
     let worker = worker.start().unwrap();
     for adapter in Adapter::ALL {
@@ -444,7 +444,7 @@ async fn an_effect_is_had_once_and_the_job_is_completed_with_it() {
     for adapter in Adapter::ALL {
         let shop = fixture.clone();
         let queue = format!("{adapter:?}");
-        let worker = fixture.fh.worker().queue(&queue, 1).handle("sell", move |job: Job, (): ()| {
+        let worker = fixture.fh.worker().queue(&queue).handle("sell", move |job: Job, (): ()| {
             let shop = shop.clone();
             // A driver's connection needs the runtime of the test.
             let attempt = tokio::spawn(sell(shop, adapter, job));
@@ -507,7 +507,7 @@ async fn a_stale_attempt_is_refused_everything_and_each_refusal_is_recorded() {
         let (told, mut telling) = mpsc::unbounded_channel();
         let shop = fixture.clone();
         let queue = format!("{adapter:?}");
-        let worker = fixture.fh.worker().queue(&queue, 1).handle("sell", move |job: Job, (): ()| {
+        let worker = fixture.fh.worker().queue(&queue).handle("sell", move |job: Job, (): ()| {
             // It goes on although its handler is dropped when the claim is lost.
             let attempt = tokio::spawn(refused_everything(shop.clone(), adapter, job, told.clone()));
             async move { attempt.await.unwrap() }
@@ -563,7 +563,7 @@ async fn an_effect_that_is_in_doubt_is_not_had_and_stops_the_job() {
     for adapter in Adapter::ALL {
         let shop = fixture.clone();
         let queue = format!("{adapter:?}");
-        let worker = fixture.fh.worker().queue(&queue, 1).handle("sell", move |job: Job, (): ()| {
+        let worker = fixture.fh.worker().queue(&queue).handle("sell", move |job: Job, (): ()| {
             let attempt = tokio::spawn(in_doubt(shop.clone(), adapter, job));
             async move { attempt.await.unwrap() }
         });
@@ -589,7 +589,7 @@ async fn an_effect_that_is_in_doubt_is_not_had_and_stops_the_job() {
 
 async fn in_doubt(shop: Fixture, adapter: Adapter, job: Job) -> Result<(), JobError> {
     if job.attempt() == 1 {
-        let announced = async |_| Err::<(), _>(JobError::new("no route to host").in_doubt());
+        let announced = async |_| Err::<(), _>(JobError::new("no route to host"));
         job.once_with_intent("sell", InDoubtPolicy::Manual, announced).await?;
     }
     let mut connection = shop.connect(adapter).await;

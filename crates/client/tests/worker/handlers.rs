@@ -159,6 +159,12 @@ async fn what_an_error_says_of_the_attempt_counts_however_deep_it_is_wrapped() {
         .run(async || Err::<(), _>(wrapped(JobError::new("no").retry_in(secs(9)))))
         .await;
     assert_eq!(waits.retry_in(), Some(secs(9)));
+    // Within a handler that fails with a `JobError`, too.
+    let passed_on = async || -> Result<(), JobError> {
+        Err(JobError::from_error(wrapped(JobError::new("no").permanent())))
+    };
+    let permanent = TestJob::new("k", &()).run(passed_on).await;
+    assert_eq!((permanent.failure(), permanent.failed_permanently()), (Some("paying: charging: no"), true));
     let boxed: Box<dyn std::error::Error + Send + Sync> = JobError::new("no").permanent().into();
     let boxed = Mutex::new(Some(boxed));
     let permanent =
@@ -196,7 +202,7 @@ async fn a_thousand_async_handlers_run_at_once_in_a_process_of_at_most_sixteen_t
     let fh = Fencehold::connect("memory:").await.unwrap();
     let queue = fh.queue("q");
     let jobs = (0..MANY).map(|nth| queue.job("k", &nth));
-    assert!(queue.enqueue_batch(jobs).await.unwrap().iter().all(Result::is_ok));
+    queue.enqueue_batch(jobs).await.all().unwrap();
     let (counted, mut count) = mpsc::unbounded_channel::<usize>();
     let handler = async |State(all): State<Arc<Barrier>>, State(counted): State<UnboundedSender<usize>>| {
         // None goes on before all have begun.
@@ -205,7 +211,7 @@ async fn a_thousand_async_handlers_run_at_once_in_a_process_of_at_most_sixteen_t
         }
         Ok::<_, JobError>(())
     };
-    let worker = fh.worker().queue("q", 1).concurrency(MANY).handle("k", handler);
+    let worker = fh.worker().queue("q").concurrency(MANY).handle("k", handler);
     let worker = worker.state(Arc::new(Barrier::new(MANY))).state(counted);
     let drained = within(worker.until_empty().run_until(std::future::pending::<()>()))
         .await
@@ -234,20 +240,14 @@ fn a_runtime_that_ends_under_a_worker_releases_its_jobs_and_the_worker_says_so()
         std::future::pending::<()>()
     };
     let entered = own.enter();
-    let worker = fh
-        .worker()
-        .queue("q", 1)
-        .concurrency(5_000)
-        .handle("k", handler)
-        .start()
-        .unwrap();
+    let worker = fh.worker().queue("q").concurrency(5_000).handle("k", handler).start().unwrap();
     drop(entered);
     other.block_on(next(&mut beginning));
     own.shutdown_background();
     // So many at once as could overflow a stack.
     let queue = fh.queue("q");
     let many = other.block_on(queue.enqueue_batch((0..5_000).map(|nth| queue.job("k", &nth))));
-    assert!(many.unwrap().iter().all(Result::is_ok));
+    many.all().unwrap();
     other.block_on(within(worker.until(std::future::pending::<()>())));
     let ended = other.block_on(within(worker.drain())).unwrap_err();
     assert!(
@@ -275,8 +275,8 @@ fn jobs_that_a_busy_runtime_does_not_get_to_are_released() {
     drop(entered);
     runtime.block_on(async {
         let claimed = fixture.gate.arrived(GatedCall::Report, 1);
-        let jobs = queue.enqueue_batch((0..3).map(|nth| queue.job("k", &nth))).await.unwrap();
-        assert!(jobs.iter().all(Result::is_ok));
+        let jobs = queue.enqueue_batch((0..3).map(|nth| queue.job("k", &nth))).await;
+        jobs.all().unwrap();
         within(async {
             while worker.stats().prefetched == 0 {
                 tokio::task::yield_now().await;
@@ -306,7 +306,7 @@ async fn there_are_never_more_threads_than_slots() {
     let worker = fixture.worker().concurrency(2).handle_blocking("k", handler);
     let queue = fixture.fh.queue("q");
     let jobs = (0..1_000).map(|nth| queue.job("k", &nth));
-    assert!(queue.enqueue_batch(jobs).await.unwrap().iter().all(Result::is_ok));
+    queue.enqueue_batch(jobs).await.all().unwrap();
     let drained = done(worker.until_empty().run_until(std::future::pending::<()>())).await;
     assert_eq!(drained.finished, 1_000);
     assert!(threads.lock().unwrap().len() <= 2, "{threads:?}");

@@ -144,7 +144,12 @@ async fn what_a_job_was_enqueued_with_reaches_its_handler() {
         let trace = job.traceparent().map(str::to_owned);
         Ok(told.send((job.queue().to_string(), job.kind().to_string(), labels, trace))?)
     });
-    let worker = fixture.worker().queue("other", 3).handle("look", handler).start().unwrap();
+    let worker = fixture
+        .worker()
+        .weighted_queue("other", 3)
+        .handle("look", handler)
+        .start()
+        .unwrap();
     let trace = "00-0af7651916cd43dd8448eb211c80319c-b7ad6b7169203331-01";
     let job = fixture.fh.queue("other").job("look", &()).label("team", "a").traceparent(trace);
     done(job.enqueue()).await;
@@ -208,7 +213,7 @@ async fn a_handler_has_the_runtime_in_which_its_worker_was_started() {
 #[tokio::test]
 async fn a_queue_of_no_weight_is_refused() {
     let fixture = GatedFixture::new().await;
-    let worker = fixture.worker().queue("none", 0);
+    let worker = fixture.worker().weighted_queue("none", 0);
     let worker = worker.handle("do", async |_job: fencehold::Job, (): ()| {});
     let refused = worker.start().unwrap_err().to_string();
     assert!(refused.contains("weight of queue none is 0"), "{refused}");

@@ -201,7 +201,7 @@ async fn a_blocking_handler_learns_that_it_must_stop_and_has_its_time_for_it() {
     let worker = fixture.worker().drain_timeout(secs(2)).stop_timeout(secs(3_600));
     let worker = worker.handle_any_blocking(move |job: fencehold::blocking::Job, (): ()| {
         told.send("begun")?;
-        tokio::runtime::Handle::current().block_on(job.drain_timed_out());
+        job.drain_timed_out();
         told.send("stopping")?;
         let _ = go.lock().unwrap().recv();
         Ok::<_, fencehold::JobError>(Outcome::release())
@@ -235,7 +235,7 @@ async fn a_claim_is_followed_from_beside_it() {
     let mut watch = job.watch();
     assert_eq!((watch.key().as_str(), watch.token()), (format!("job/{id}").as_str(), job.token()));
     let began_ms = fixture.now_ms();
-    assert_eq!(within(watch.changed()).await.lost_at_ms, began_ms + 9_000);
+    assert_eq!(within(watch.changed()).await.unwrap().lost_at_ms, began_ms + 9_000);
     fixture.pass(RENEWED_BY_MS);
     let renewed = crate::gated_store::until(&mut watch, |now| now.lost_at_ms > began_ms + 9_000).await;
     assert_eq!(renewed.deadline_ms, began_ms + RENEWED_BY_MS + 10_000);

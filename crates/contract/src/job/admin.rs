@@ -158,6 +158,7 @@ fencehold_core::schema_as! { AsChangedJobs = Vec<ItemResult<ChangedJob>> }
 wire! {
     /// What a queue does.
     #[derive(Copy, Default)]
+    #[non_exhaustive]
     pub enum QueueMode {
         /// It takes jobs and hands them out.
         #[default]
@@ -456,6 +457,7 @@ wire! {
 
     /// What about an effect people should know.
     #[derive(Copy)]
+    #[non_exhaustive]
     pub enum FindingKind {
         /// It was announced, and its outcome was not reported.
         InDoubt,

@@ -22,6 +22,7 @@ pub use remote::RemoteUrl;
 
 /// Which store, and where.
 #[derive(Clone, Debug, PartialEq, Eq)]
+#[non_exhaustive]
 pub enum StoreUrl {
     /// `memory:`: in this process.
     Memory(KeepFinished),

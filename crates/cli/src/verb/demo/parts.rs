@@ -92,7 +92,7 @@ pub(super) struct Order {
 pub(super) async fn sell(context: &Context, name: &str) -> VerbResult {
     let store = context.open(CreateStore::default())?;
     let library = store.library().await?;
-    let worker = library.worker().queue(ORDERS, 1).owner(name).ttl(TTL).concurrency(4);
+    let worker = library.worker().queue(ORDERS).owner(name).ttl(TTL).concurrency(4);
     let worker = worker.handle("order", fulfil).handle("restock", undo).handle("refund", undo);
     let ended = worker.run().await;
     ended.map(drop).map_err(|error| Failure::of_library(error, &store.name))

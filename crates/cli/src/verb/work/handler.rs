@@ -177,7 +177,7 @@ async fn follow(job: &Job, tell: watch::Sender<LeaseStatus>, told_to_end: &Cell<
                 told_to_end.set(true);
                 tell.send_replace(LeaseStatus::Unwanted { kill_at_ms: claim.snapshot().lost_at_ms });
             }
-            snapshot = claim.changed() => {
+            Some(snapshot) = claim.changed() => {
                 let lease_status = LeaseStatus::of(&snapshot);
                 if lease_status == LeaseStatus::Taken || !told_to_end.get() {
                     tell.send_replace(lease_status);

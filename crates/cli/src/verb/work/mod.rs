@@ -177,7 +177,7 @@ impl Args {
             // A command that is asked to end does, or is killed.
             .stop_timeout(Duration::MAX);
         for (queue, weight) in &self.queue {
-            worker = worker.queue(queue, *weight);
+            worker = worker.weighted_queue(queue, *weight);
         }
         if self.until_empty {
             worker = worker.until_empty();
@@ -211,7 +211,7 @@ impl Args {
                 WorkerEvent::CircuitBreakerChanged(stats) => told.show_breaker(stats),
                 _ => {}
             })
-            .handle_any_blocking(move |job: blocking::Job, payload: Box<RawValue>| handler.handle(&job, payload.get()));
+            .handle_any_blocking(move |job: blocking::Job, payload: Box<RawValue>| handler.handle(job.as_async(), payload.get()));
         let drained = match worker.start() {
             Ok(running) => until_stopped(running, drain_ms, &lines, signals).await,
             Err(error) => Err(error),

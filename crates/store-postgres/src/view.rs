@@ -25,7 +25,27 @@ impl Call<'_> {
         found.map(|text| self.read::<LeaseRow>(&text).map(Into::into)).transpose()
     }
 
+    /// At first as many keys as fill the page are looked at; where few of them pass, more.
     pub(super) async fn list(&mut self, request: &ListLeasesRequest) -> Result<LeasePage, StoreError> {
+        let mut page = LeasePage { leases: Vec::new(), next_cursor: request.cursor };
+        let (mut looks, mut left) = (limit_to_sql(request.limit).saturating_add(1), LOOK_AT_MAX);
+        loop {
+            looks = looks.min(left);
+            self.look_at_leases(request, looks, &mut page).await?;
+            left -= looks;
+            if page.next_cursor.is_none() || page.leases.len() >= request.limit || left <= 0 {
+                return Ok(page);
+            }
+            looks = looks.saturating_mul(10);
+        }
+    }
+
+    async fn look_at_leases(
+        &mut self,
+        request: &ListLeasesRequest,
+        looks: i32,
+        page: &mut LeasePage,
+    ) -> Result<(), StoreError> {
         let sql = "SELECT leases::text, next FROM fencehold.lease_list($1, $2, $3, $4, $5, $6, $7, $8, $9)";
         let asked: [&dyn Parameter; 9] = [
             &self.namespace(),
@@ -33,14 +53,15 @@ impl Call<'_> {
             &request.owner.as_ref().map(Owner::as_str),
             &request.task.as_ref().map(Task::as_str),
             &request.include_free,
-            &to_sql(request.cursor.unwrap_or(0)),
-            &limit_to_sql(request.limit),
-            &LOOK_AT_MAX,
+            &to_sql(page.next_cursor.unwrap_or(0)),
+            &limit_to_sql(request.limit - page.leases.len()),
+            &looks,
             &request.task_prefix.as_ref().map(Task::as_str),
         ];
         let (leases, next): (String, Option<i64>) = self.row(sql, &asked).await?;
-        let leases = each(self.read::<Vec<LeaseRow>>(&leases)?);
-        Ok(LeasePage { leases, next_cursor: next.map(from_sql) })
+        page.leases.extend(each(self.read::<Vec<LeaseRow>>(&leases)?));
+        page.next_cursor = next.map(from_sql);
+        Ok(())
     }
 
     /// For how long this namespace is granted nothing after `store advance`.

@@ -2,6 +2,7 @@
 
 use std::thread;
 
+use fencehold_contract::ListLeasesRequest;
 use fencehold_contract::job::ListEffectsRequest;
 use fencehold_test_servers::calls::call;
 use fencehold_test_store::{TestStore as _, block_on};
@@ -58,4 +59,42 @@ fn a_job_that_goes_while_it_is_looked_at_is_not_the_end_of_the_findings() {
         asking.join().unwrap()
     });
     assert!(page.effects.is_empty() && page.next_cursor.is_some(), "another one is behind it: {page:?}");
+}
+
+#[test]
+fn a_page_looks_at_few_leases_first_and_at_more_where_few_pass() {
+    let (fixture, [other]) = JobRaceFixture::with_sessions();
+    let store = fixture.test_store.store();
+    other.value(
+        "INSERT INTO lease_key (namespace, key, counter, look_at_ms)
+         SELECT 'default', 'key/' || n, 1, 9000000000000000 FROM generate_series(1, 300) AS n;
+         CREATE TABLE looked (nth serial, looks integer);
+         ALTER FUNCTION lease_list RENAME TO test_lease_list;
+         CREATE FUNCTION lease_list(
+             of_namespace text, of_prefix text, of_owner text, of_task text, free_too boolean, after_id bigint, most integer,
+             looks integer, of_task_prefix text DEFAULT NULL, OUT leases jsonb, OUT next bigint)
+         LANGUAGE plpgsql SET search_path FROM CURRENT AS $$ BEGIN
+             INSERT INTO looked (looks) VALUES (looks);
+             SELECT t.leases, t.next INTO leases, next
+             FROM test_lease_list(of_namespace, of_prefix, of_owner, of_task, free_too, after_id, most, looks, of_task_prefix) AS t;
+         END $$",
+    );
+    let page = |prefix: Option<&str>| {
+        let prefix = prefix.map(str::to_owned);
+        let request =
+            ListLeasesRequest { prefix, include_free: true, limit: 10, ..ListLeasesRequest::default() };
+        block_on(store.list(&call(), request)).unwrap()
+    };
+    let looked = || {
+        other.value("WITH seen AS (DELETE FROM looked RETURNING *) SELECT string_agg(looks::text, ' ' ORDER BY nth) FROM seen")
+    };
+    let full = page(None);
+    assert_eq!((full.leases.len(), full.next_cursor.is_some()), (10, true));
+    assert_eq!(looked(), "11");
+    let some = page(Some("key/2"));
+    assert_eq!((some.leases.len(), some.next_cursor.is_some()), (10, true));
+    assert_eq!(looked(), "11 110");
+    let none = page(Some("other/"));
+    assert_eq!((none.leases.len(), none.next_cursor), (0, None));
+    assert_eq!(looked(), "11 110 1100");
 }

@@ -20,6 +20,9 @@ LEASES = 100_000
 RUNS = 7
 PAIRS = 5
 OPEN_PAGES = 50
+# Where the load is.
+NAMESPACE = "load"
+OVERVIEW = f"/?namespace={NAMESPACE}"
 QUIET_SECONDS = 20
 PAGES = ["/", "/leases", "/leases?prefix=many%2F9", "/queues", "/jobs", "/jobs?state=queued", "/jobs?state=failed", "/jobs?queue=small",
          "/jobs?label=tenant%3Dt3", "/workers", "/schedules", "/effects", "/audit", "/access-tokens"]
@@ -86,7 +89,7 @@ class OpenPage(threading.Thread):
     def __init__(self, server):
         super().__init__(daemon=True)
         self.server, self.is_open, self.reloads = server, True, 0
-        page = get(server.connect(), "/").decode()
+        page = get(server.connect(), OVERVIEW).decode()
         self.live = "/" + re.search(r'data-live="([^"]+)"', page).group(1).lstrip("/").replace("&amp;", "&")
         self.pause = int(re.search(r'data-refresh-ms="(\d+)"', page).group(1)) / 1000
         self.stream = server.connect()
@@ -103,7 +106,7 @@ class OpenPage(threading.Thread):
                 # A browser that comes late for some changes asks once for all of them.
                 if line.startswith(b"event: changed") and time.monotonic() - last > self.pause:
                     last = time.monotonic()
-                    get(self.pages, "/")
+                    get(self.pages, OVERVIEW)
                     self.reloads += 1
         except (OSError, ValueError, AttributeError, http.client.HTTPException):
             assert not self.is_open
@@ -121,7 +124,7 @@ def cpu_share(server):
 
 
 def grants(server, program):
-    command = [program, "--store", server.url, "--namespace", "default", "bench", "lease", "--duration", "5s", "-o", "json"]
+    command = [program, "--store", server.url, "--namespace", NAMESPACE, "bench", "lease", "--duration", "5s", "-o", "json"]
     said = json.loads(subprocess.run(command, check=True, capture_output=True, text=True).stdout)
     return next(operation["per_second"] for operation in said["operations"] if operation["name"] == "acquire")
 

@@ -26,7 +26,8 @@ async fn main() -> Result<(), Error> {
         .into();
 
     // Anybody can see who leads, without standing for election.
-    let seen = observer.changed().await?.map(|leading| leading.owner.to_string());
+    observer.changed().await?;
+    let seen = observer.leader().map(|leading| leading.owner.to_string());
     println!("an observer saw {}", seen.as_deref().unwrap_or("nobody"));
 
     for candidate in candidates {

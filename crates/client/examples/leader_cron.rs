@@ -3,9 +3,10 @@
 #![allow(clippy::print_stdout, reason = "an example talks to its reader")]
 #![allow(clippy::disallowed_methods, reason = "time passes between two ticks")]
 
+use std::convert::Infallible;
 use std::time::Duration;
 
-use fencehold::{Election, Error, Fencehold};
+use fencehold::{Election, Error, Fencehold, LeadershipEnd};
 use tokio::sync::watch;
 
 #[tokio::main(flavor = "current_thread")]
@@ -45,6 +46,7 @@ async fn machine(
             tokio::time::sleep(Duration::from_secs(60)).await;
         }
     });
-    let _: Option<std::convert::Infallible> = lead.await?;
+    // The work never ends by itself.
+    let LeadershipEnd::<Infallible>::Stopped = lead.await?;
     Ok(())
 }

@@ -6,7 +6,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicU32, Ordering};
 use std::time::Duration;
 
-use fencehold::job::{Backoff, RetryPolicy};
+use fencehold::job::RetryPolicy;
 use fencehold::{Error, Fencehold, Job, JobError};
 
 /// A payment provider. It knows a repetition by its idempotency key.
@@ -36,7 +36,7 @@ async fn main() -> Result<(), Error> {
         .handle("pay", move |job, cents| pay(job, cents, Arc::clone(&of_handler)))
         .start()?;
 
-    let soon = RetryPolicy::new(Backoff::Fixed, 10, 10);
+    let soon = RetryPolicy::fixed(Duration::from_millis(10));
     let order = fh.queue("orders").job("pay", &990_u64).retry(soon).enqueue().await?;
     let receipt: String = fh.jobs().result(order.job_id, Duration::from_secs(30)).await?;
     println!("{receipt}");

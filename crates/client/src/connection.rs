@@ -293,5 +293,5 @@ impl ConnectionInner {
 
 /// What a closed handle answers.
 pub(crate) fn closed() -> Error {
-    Error::Unavailable { message: "this handle was closed".to_owned() }
+    Error::Closed
 }

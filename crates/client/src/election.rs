@@ -40,7 +40,8 @@ const EVENTS: usize = 100;
 /// assert_eq!(observer.leader().map(|leader| leader.token), Some(leader.token()));
 ///
 /// leader.resign().await?;
-/// assert!(observer.changed().await?.is_none());
+/// observer.changed().await?;
+/// assert_eq!(observer.leader(), None);
 /// # Ok(())
 /// # }
 /// ```
@@ -72,15 +73,15 @@ impl Election {
     }
 
     /// Campaigns, and runs `work` while it leads. If it loses the leadership, the work is dropped at its next await, and it campaigns
-    /// again. When `stop` is done, it drops the work, resigns and returns `None`. Work that ends by itself ends the leadership too, and
-    /// its output is returned.
+    /// again. When `stop` is done, it drops the work and resigns: [`LeadershipEnd::Stopped`]. Work that ends by itself ends the leadership
+    /// too: [`LeadershipEnd::Done`], with its output.
     ///
     /// A store that cannot be reached is no reason to give up: it campaigns until `stop` is done. `Err`: it can never lead, because of
     /// bad input, a missing right, a store that cannot be used, or a handle that was closed.
     ///
     /// ```
     /// use std::time::{Duration, SystemTime, UNIX_EPOCH};
-    /// use fencehold::Fencehold;
+    /// use fencehold::{Fencehold, LeadershipEnd};
     ///
     /// # #[tokio::main(flavor = "current_thread")]
     /// # async fn main() -> Result<(), fencehold::Error> {
@@ -91,11 +92,11 @@ impl Election {
     ///     println!("leading under token {}", leader.token());
     ///     std::future::pending::<()>().await // every write of the scheduler carries that token
     /// });
-    /// assert_eq!(led.await?, None);
+    /// assert_eq!(led.await?, LeadershipEnd::Stopped);
     /// # Ok(())
     /// # }
     /// ```
-    pub async fn lead<T, F, Fut>(&self, stop: impl Future, mut work: F) -> Result<Option<T>, Error>
+    pub async fn lead<T, F, Fut>(&self, stop: impl Future, mut work: F) -> Result<LeadershipEnd<T>, Error>
     where
         F: FnMut(Arc<Leader>) -> Fut,
         Fut: Future<Output = T>,
@@ -104,11 +105,9 @@ impl Election {
         let mut failures = 0;
         loop {
             let leader = match first(stop.as_mut(), self.campaign_after(failures)).await {
-                First::Left(_) => return Ok(None),
+                First::Left(_) => return Ok(LeadershipEnd::Stopped),
                 First::Right(Ok(leader)) => Arc::new(leader),
-                First::Right(Err(error))
-                    if error.is_retryable() && !self.inner.fencehold.connection().is_closed() =>
-                {
+                First::Right(Err(error)) if error.is_retryable() => {
                     tracing::warn!(%error, "not elected; campaigning again");
                     failures = failures.saturating_add(1);
                     continue;
@@ -117,8 +116,8 @@ impl Election {
             };
             failures = 0;
             let ended = match first(stop.as_mut(), leader.run(work(Arc::clone(&leader)))).await {
-                First::Left(_) => None,
-                First::Right(Ok(output)) => Some(output),
+                First::Left(_) => LeadershipEnd::Stopped,
+                First::Right(Ok(output)) => LeadershipEnd::Done(output),
                 First::Right(Err(superseded)) => {
                     tracing::warn!(error = %superseded, "no longer the leader; campaigning again");
                     continue;
@@ -193,6 +192,26 @@ impl Deref for Leader {
     }
 }
 
+/// How [`Election::lead`] came to its end.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[must_use = "it has the output of the work"]
+pub enum LeadershipEnd<T> {
+    /// `stop` was done, and it has resigned. Work that was under way was dropped.
+    Stopped,
+    /// The work has ended, with this output.
+    Done(T),
+}
+
+impl<T> LeadershipEnd<T> {
+    /// The output of the work, if that has ended.
+    pub fn done(self) -> Option<T> {
+        match self {
+            LeadershipEnd::Stopped => None,
+            LeadershipEnd::Done(output) => Some(output),
+        }
+    }
+}
+
 /// Who leads, as others see it.
 #[derive(Clone, Debug, PartialEq, Eq)]
 #[non_exhaustive]
@@ -223,14 +242,14 @@ impl Observer {
         self.leader.as_ref()
     }
 
-    /// Waits until the leader changes, and says who it is. Changes that come faster than they are asked for
-    /// are folded into one. After an error it can be called again.
-    pub async fn changed(&mut self) -> Result<Option<&LeaderView>, Error> {
+    /// Waits until the leader changes: [`leader`](Observer::leader) says who it is then. Changes that come faster than they
+    /// are asked for are folded into one. After an error it can be called again.
+    pub async fn changed(&mut self) -> Result<(), Error> {
         let before = self.leader.clone();
         while self.leader == before {
             self.wait_for_news().await?;
         }
-        Ok(self.leader.as_ref())
+        Ok(())
     }
 
     /// Waits until something happened to the key, and looks at it.

@@ -89,9 +89,9 @@ impl Jobs {
     /// How many jobs there are in which state, all queues together.
     pub async fn counts(&self) -> Result<JobCounts, Error> {
         let mut sum = JobCounts::default();
-        for mut view in self.queues().await? {
+        for view in self.queues().await? {
             for state in JobState::ALL {
-                *sum.of(state) += *view.job_counts.of(state);
+                *sum.get_mut(state) += view.job_counts.get(state);
             }
         }
         Ok(sum)

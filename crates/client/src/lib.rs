@@ -66,7 +66,7 @@ mod worker;
 
 pub use breaker::{CircuitBreakerPolicy, CircuitBreakerState, CircuitBreakerStats};
 pub use connect::{Fencehold, FenceholdBuilder};
-pub use election::{Election, Leader, LeaderView, Observer};
+pub use election::{Election, Leader, LeaderView, LeadershipEnd, Observer};
 pub use error::{Error, ErrorKind, LostCause};
 pub use guard::Lease;
 pub use handler::State;
@@ -79,7 +79,7 @@ pub use operation::{Operation, OperationError, OperationStatus, Operations};
 pub use queue::{EnqueuedBatch, JobBuilder, JobQueue};
 pub use retry::RetryBudget;
 pub use schedule::Schedule;
-pub use selected_jobs::{SelectedJobs, SelectedJobsError};
+pub use selected_jobs::{ChangedJobs, SelectedJob, SelectedJobs, SelectedJobsError};
 pub use ttl_advice::TtlAdvice;
 pub use typed::{JobHandle, TypedJob, Untyped};
 pub use watch::{LeaseSnapshot, LeaseState, LeaseWatch, YieldRequest};
@@ -113,10 +113,10 @@ pub mod store {
     pub mod job {
         pub use fencehold_contract::job::{
             AttemptLedgerEntry, AttemptRef, AttemptReport, BeginOperationRequest, BegunOperation,
-            ChangeJobBatchResponse, ChangeJobsRequest, ClaimJobsRequest, ClaimedJob, ClaimedJobs,
-            EffectResolution, JobAction, LedgerEntry, LedgerResponse, NewJob, OperationStatus, QueueWeight,
-            RenewAttemptBatchResponse, Report, ResolveEffectRequest, SetQueueModeRequest, Unique,
-            WaitRequest, When,
+            ChangeJobBatchResponse, ChangeJobResult, ChangeJobsRequest, ClaimJobsRequest, ClaimedJob,
+            ClaimedJobs, EffectResolution, JobAction, LedgerEntry, LedgerResponse, NewJob, OperationStatus,
+            QueueWeight, RenewAttemptBatchResponse, Report, ResolveEffectRequest, SetQueueModeRequest,
+            Unique, WaitRequest, When,
         };
     }
     /// What a [`StoreUrl`] is made of.

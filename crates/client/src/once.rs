@@ -89,7 +89,7 @@ impl Job {
     /// idempotency key, or stop, and the job is *in doubt* until a person has
     /// [resolved](crate::Jobs::effect_happened) it.
     ///
-    /// An effect that fails with an error made [`definite`](JobError::definite) did not happen: the intent is withdrawn,
+    /// An effect that fails with [`effect_did_not_happen`](JobError::effect_did_not_happen) said of the error: the intent is withdrawn,
     /// and the next attempt has it as if for the first time. Every other error leaves it open, as a panic, a handler
     /// that was dropped and a worker that died do.
     pub fn once_with_intent<T, F, Fut>(

@@ -45,6 +45,25 @@ impl Fencehold {
     }
 }
 
+impl Fencehold {
+    /// A new id for a job, so that it can be enqueued again and stays one job.
+    ///
+    /// ```
+    /// # #[tokio::main(flavor = "current_thread")]
+    /// # async fn main() -> Result<(), fencehold::Error> {
+    /// # let fh = fencehold::Fencehold::connect("memory:").await?;
+    /// let job = fh.queue("emails").job("send", "anna@example.org").id(fh.new_job_id()?);
+    /// let first = job.clone().enqueue().await?;
+    /// let again = job.enqueue().await?; // after `Error::OutcomeUnknown`, say
+    /// assert!(again.existed && again.job_id == first.job_id);
+    /// # Ok(())
+    /// # }
+    /// ```
+    pub fn new_job_id(&self) -> Result<JobId, Error> {
+        job_id(self.clock().now().wall_ms)
+    }
+}
+
 /// A queue of jobs.
 #[derive(Clone, Debug)]
 pub struct JobQueue {
@@ -80,8 +99,10 @@ impl JobQueue {
         let mut results = Vec::new();
         let (mut batch, mut bytes) = (Vec::new(), 0);
         let mut failed: Option<Error> = None;
-        for builder in jobs {
-            let job = match builder.finish() {
+        // All of them before the first call: what makes them need not be `Send`.
+        let jobs: Vec<_> = jobs.into_iter().map(JobBuilder::finish).collect();
+        for job in jobs {
+            let job = match job {
                 Ok(job) => job,
                 Err(error) => {
                     results.push(Err(error));
@@ -229,7 +250,8 @@ pub struct JobBuilder<J = Untyped> {
 }
 
 impl JobBuilder {
-    /// Puts it into its queue.
+    /// Puts it into its queue. To send it again after [`Error::OutcomeUnknown`], give it an [`id`](JobBuilder::id) or a
+    /// [`unique`](JobBuilder::unique) key first: without one, each call makes another job.
     pub async fn enqueue(self) -> Result<EnqueuedJob, Error> {
         self.send().await
     }
@@ -241,7 +263,8 @@ impl JobBuilder {
 }
 
 impl<J> JobBuilder<J> {
-    /// Its id. The same id makes one job, however often it is enqueued. Default: a new one.
+    /// Its id, such as [`Fencehold::new_job_id`] makes. The same id makes one job, however often it is enqueued. Default: a new
+    /// one.
     pub fn id(self, id: JobId) -> Self {
         JobBuilder { id: Some(id), ..self }
     }
@@ -337,7 +360,7 @@ impl<J> JobBuilder<J> {
         job.options.check()?;
         job.id = match self.id {
             Some(id) => id,
-            None => job_id(self.fencehold.clock().now().wall_ms)?,
+            None => self.fencehold.new_job_id()?,
         };
         Ok(job)
     }

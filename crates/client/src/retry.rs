@@ -30,7 +30,7 @@ pub struct RetryBudget {
     /// The first pause is anything up to this; each later one up to twice the one before. Default 50 ms.
     pub backoff: Duration,
     /// No pause is longer than this. Default 5 s.
-    pub backoff_max: Duration,
+    pub max_backoff: Duration,
     /// How many tries all callers of a handle may save up. Default 100.
     pub budget: u32,
     /// How many tries a second are given back; every success gives back one more. Default 10.
@@ -41,7 +41,7 @@ impl Default for RetryBudget {
     fn default() -> Self {
         RetryBudget {
             backoff: Duration::from_millis(50),
-            backoff_max: Duration::from_secs(5),
+            max_backoff: Duration::from_secs(5),
             budget: 100,
             budget_per_second: 10,
         }
@@ -70,8 +70,8 @@ impl Retries {
 
     /// How long to pause before the next try, after so many failures.
     pub(crate) fn backoff_ms(&self, failures: u32) -> u64 {
-        let RetryBudget { backoff, backoff_max, .. } = self.policy;
-        full_jitter_ms(ms(backoff), ms(backoff_max), failures.saturating_sub(1), jitter()).max(1)
+        let RetryBudget { backoff, max_backoff, .. } = self.policy;
+        full_jitter_ms(ms(backoff), ms(max_backoff), failures.saturating_sub(1), jitter()).max(1)
     }
 
     /// Takes one try out of the budget; if there is none, says when there is.

@@ -4,6 +4,7 @@ use std::fmt;
 
 use fencehold_contract::job::{ChangeJobResult, JobAction, JobSelector};
 use fencehold_core::Reason;
+use fencehold_core::job::{JobId, JobState};
 
 use crate::error::Error;
 use crate::jobs::Jobs;
@@ -16,7 +17,7 @@ impl Jobs {
     /// use fencehold::job::JobSelector;
     ///
     /// # #[tokio::main(flavor = "current_thread")]
-    /// # async fn main() -> Result<(), fencehold::Error> {
+    /// # async fn main() -> Result<(), Box<dyn std::error::Error>> {
     /// let fh = Fencehold::connect("memory:").await?;
     /// let emails = fh.queue("emails");
     /// let mut job_ids = Vec::new();
@@ -26,8 +27,8 @@ impl Jobs {
     /// let selected = fh.jobs().select(JobSelector::Ids { job_ids });
     /// let would_be = selected.clone().dry_run().cancel(None).await?;
     /// let cancelled = selected.cancel(None).await?;
-    /// assert!(cancelled.len() == 2 && cancelled.iter().all(|job| job.result.is_ok()));
-    /// # assert_eq!(would_be.len(), 2);
+    /// assert!(cancelled.results().len() == 2 && cancelled.results().iter().all(|job| job.result.is_ok()));
+    /// # assert_eq!(would_be.results().len(), 2);
     /// # Ok(())
     /// # }
     /// ```
@@ -52,41 +53,38 @@ impl SelectedJobs {
     }
 
     /// Cancels them, each as [`Jobs::cancel`] does.
-    pub async fn cancel(self, reason: Option<Reason>) -> Result<Vec<ChangeJobResult>, SelectedJobsError> {
+    pub async fn cancel(self, reason: Option<Reason>) -> Result<ChangedJobs, SelectedJobsError> {
         self.change(JobAction::Cancel { reason, force: false }).await
     }
 
     /// Cancels them, each as [`Jobs::force_cancel`] does: what their workers still report is refused.
-    pub async fn force_cancel(
-        self,
-        reason: Option<Reason>,
-    ) -> Result<Vec<ChangeJobResult>, SelectedJobsError> {
+    pub async fn force_cancel(self, reason: Option<Reason>) -> Result<ChangedJobs, SelectedJobsError> {
         self.change(JobAction::Cancel { reason, force: true }).await
     }
 
     /// Starts them again, each as [`Jobs::retry`] does.
-    pub async fn retry(self) -> Result<Vec<ChangeJobResult>, SelectedJobsError> {
+    pub async fn retry(self) -> Result<ChangedJobs, SelectedJobsError> {
         self.change(JobAction::Retry).await
     }
 
     /// Deletes them, each as [`Jobs::delete`] does.
-    pub async fn delete(self) -> Result<Vec<ChangeJobResult>, SelectedJobsError> {
+    pub async fn delete(self) -> Result<ChangedJobs, SelectedJobsError> {
         self.change(JobAction::Delete { force: false }).await
     }
 
     /// Deletes them, each as [`Jobs::force_delete`] does: what their workers still report is refused.
-    pub async fn force_delete(self) -> Result<Vec<ChangeJobResult>, SelectedJobsError> {
+    pub async fn force_delete(self) -> Result<ChangedJobs, SelectedJobsError> {
         self.change(JobAction::Delete { force: true }).await
     }
 
     /// Follows the pages to the last, and puts their results together.
-    async fn change(self, action: JobAction) -> Result<Vec<ChangeJobResult>, SelectedJobsError> {
+    async fn change(self, action: JobAction) -> Result<ChangedJobs, SelectedJobsError> {
         let mut request = self.jobs.changes(self.selector, action, self.dry_run);
-        let mut changed = Vec::new();
+        let mut changed = ChangedJobs { results: Vec::new() };
         loop {
             match self.jobs.change_page(&request).await {
                 Ok(page) => {
-                    changed.extend(page.results);
+                    changed.results.extend(page.results.into_iter().map(SelectedJob::from));
                     request.cursor = page.next_cursor;
                 }
                 Err(error) => return Err(SelectedJobsError { error, changed }),
@@ -98,19 +96,63 @@ impl SelectedJobs {
     }
 }
 
-/// Why selected jobs were not changed, or not all of them. The same change again goes on where this one ended.
+/// What became of selected jobs: one result for each.
+#[derive(Clone, Debug, PartialEq, Eq)]
+#[must_use = "it alone says which jobs were not changed"]
+pub struct ChangedJobs {
+    results: Vec<SelectedJob>,
+}
+
+impl ChangedJobs {
+    /// One result for each job.
+    pub fn results(&self) -> &[SelectedJob] {
+        &self.results
+    }
+
+    /// How each job stands now, or the first error. The jobs that have none are changed all the same.
+    pub fn all(self) -> Result<Vec<(JobId, JobState)>, Error> {
+        self.into_iter().map(|job| Ok((job.job_id, job.result?))).collect()
+    }
+}
+
+impl IntoIterator for ChangedJobs {
+    type Item = SelectedJob;
+    type IntoIter = std::vec::IntoIter<SelectedJob>;
+
+    fn into_iter(self) -> Self::IntoIter {
+        self.results.into_iter()
+    }
+}
+
+/// One of the selected jobs, and what became of it.
+#[derive(Clone, Debug, PartialEq, Eq)]
+#[non_exhaustive]
+pub struct SelectedJob {
+    /// Which job.
+    pub job_id: JobId,
+    /// How it stands now, or why it was not changed.
+    pub result: Result<JobState, Error>,
+}
+
+impl From<ChangeJobResult> for SelectedJob {
+    fn from(ChangeJobResult { job_id, result }: ChangeJobResult) -> Self {
+        SelectedJob { job_id, result: result.map_err(|refusal| Error::job_refused(job_id, refusal)) }
+    }
+}
+
+/// Why selected jobs were not changed, or not all of them.
 #[derive(Clone, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct SelectedJobsError {
     /// What went wrong.
     pub error: Error,
-    /// The results until then, one for each job.
-    pub changed: Vec<ChangeJobResult>,
+    /// What became of the jobs before that.
+    pub changed: ChangedJobs,
 }
 
 impl fmt::Display for SelectedJobsError {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        match self.changed.len() {
+        match self.changed.results.len() {
             0 => self.error.fmt(f),
             count => write!(f, "after {count} jobs: {}", self.error),
         }
@@ -118,9 +160,3 @@ impl fmt::Display for SelectedJobsError {
 }
 
 impl std::error::Error for SelectedJobsError {}
-
-impl From<SelectedJobsError> for Error {
-    fn from(stopped: SelectedJobsError) -> Self {
-        stopped.error
-    }
-}

@@ -109,7 +109,8 @@ pub trait TypedJob: Serialize + DeserializeOwned {
     /// What a completed job of this kind has as its result.
     type Result: Serialize + DeserializeOwned;
 
-    /// The options of all jobs of this kind. One that is set on a single job afterwards replaces it; labels are added.
+    /// The options of jobs that are made by [`JobQueue::typed_job`]. One that is set on a single job afterwards replaces it; labels are
+    /// added. Jobs of schedules and compensations have options of their own.
     fn options(job: JobBuilder<Self>) -> JobBuilder<Self> {
         job
     }

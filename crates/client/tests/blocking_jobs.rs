@@ -2,10 +2,10 @@
 
 use std::time::Duration;
 
-use fencehold::blocking::{self, Fencehold, Job};
+use fencehold::JobError;
+use fencehold::blocking::{Fencehold, Job};
 use fencehold::job::{InDoubtPolicy, JobState};
 use fencehold::testing::TestJob;
-use fencehold::{JobError, OperationStatus};
 
 const LIMIT: Duration = Duration::from_secs(60);
 
@@ -47,11 +47,9 @@ fn jobs_are_enqueued_run_and_waited_for_on_plain_threads() {
 #[test]
 fn an_operation_is_carried_out_once() {
     let fh = Fencehold::connect("memory:").unwrap();
-    match fh.operations().begin::<u8>("key", &1).unwrap() {
-        OperationStatus::Started(operation) => blocking::wait(operation.complete(&7)).unwrap(),
-        other => panic!("{other:?}"),
-    }
-    assert!(matches!(fh.operations().begin("key", &1).unwrap(), OperationStatus::Completed(7)));
+    let work = |answer: u8| move |_: Job| Ok::<u8, String>(answer);
+    assert_eq!(fh.operations().once("key", &1, work(7)), Ok(7));
+    assert_eq!(fh.operations().once("key", &1, work(8)), Ok(7), "the stored answer");
     fh.close();
 }
 

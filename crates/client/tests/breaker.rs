@@ -195,7 +195,7 @@ async fn each_opening_in_a_row_is_longer_and_says_when_to_try_again() {
 #[tokio::test]
 async fn only_so_many_calls_try_while_it_is_half_open_and_the_others_are_refused_at_once() {
     let mut policy = breaker(3, secs(60));
-    policy.half_open_calls_max = 2;
+    policy.max_half_open_calls = 2;
     let fixture = GatedFixture::with(|connect| connect.circuit_breaker(policy)).await;
     opened(&fixture).await;
     fixture.pass(60_000);

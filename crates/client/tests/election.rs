@@ -4,7 +4,7 @@ use std::sync::Arc;
 use std::time::{Duration, UNIX_EPOCH};
 
 use fencehold::fence::KeyToken;
-use fencehold::{Leader, LeaderView, LeaseState};
+use fencehold::{Leader, LeaderView, LeadershipEnd, LeaseState};
 use tokio::sync::mpsc;
 
 use crate::gated_store::{GatedFixture, done, is_ready, next, secs, within};
@@ -29,7 +29,8 @@ async fn a_leader_that_resigns_is_followed_by_the_next_in_line() {
 
     first.resign().await.expect("led to the end");
     let second = within(second).await.expect("the second").expect("elected");
-    assert_eq!(name(done(observer.changed()).await), Some("second"));
+    done(observer.changed()).await;
+    assert_eq!(name(observer.leader()), Some("second"));
     assert_eq!(observer.leader().map(|leading| leading.token), Some(second.token()));
     assert_eq!((second.token().get(), second.lease().state()), (2, LeaseState::Held));
 }
@@ -43,12 +44,14 @@ async fn an_observer_sees_that_nobody_leads_and_who_comes_then() {
     let noise = fixture.acquire("leader/other", 10_000).await;
     assert!(!is_ready(observer.changed()), "another key is no news");
     let leader = done(election.campaign()).await;
-    assert_eq!(name(done(observer.changed()).await), Some("me"));
+    done(observer.changed()).await;
+    assert_eq!(name(observer.leader()), Some("me"));
     let acquired_at = observer.leader().expect("someone leads").acquired_at;
     assert_eq!(acquired_at, UNIX_EPOCH + Duration::from_millis(fixture.fh.clock().now().wall_ms));
     assert_eq!(KeyToken::from(&leader), leader.key_token());
     leader.resign().await.expect("led");
-    assert_eq!(done(observer.changed()).await, None);
+    done(observer.changed()).await;
+    assert_eq!(observer.leader(), None);
     drop(noise);
 }
 
@@ -63,7 +66,8 @@ async fn an_observer_that_slept_through_everything_still_learns_who_leads() {
         fixture.acquire("noise", 10_000).await.release().await.expect("held");
     }
     let leader = done(election.campaign()).await;
-    assert_eq!(name(done(observer.changed()).await), Some("me"));
+    done(observer.changed()).await;
+    assert_eq!(name(observer.leader()), Some("me"));
     leader.resign().await.expect("led");
 }
 
@@ -97,7 +101,7 @@ async fn who_leads_works_until_superseded_and_campaigns_again_until_stopped() {
     let again = next(&mut saying).await;
     assert!(again > 1, "a later leadership has a larger token");
     stop.send(()).unwrap();
-    assert_eq!(within(leading).await.unwrap(), Ok(None));
+    assert_eq!(within(leading).await.unwrap(), Ok(LeadershipEnd::Stopped));
     assert_eq!(fixture.view("leader").await.holder, None, "it has resigned");
 }
 
@@ -106,6 +110,6 @@ async fn work_that_ends_by_itself_ends_the_leadership() {
     let fixture = GatedFixture::new().await;
     let election = fixture.fh.election("leader").ttl(secs(10));
     let led = election.lead(std::future::pending::<()>(), async |leader| leader.token().get());
-    assert_eq!(within(led).await, Ok(Some(1)));
+    assert_eq!(within(led).await, Ok(LeadershipEnd::Done(1)));
     assert_eq!(fixture.view("leader").await.holder, None);
 }

@@ -2,16 +2,16 @@
 
 use std::time::{Duration, UNIX_EPOCH};
 
-use fencehold::job::{Backoff, ChangeJobResult, JobFilter, JobSelector, JobState, QueueMode, RetryPolicy};
+use fencehold::job::{Backoff, JobFilter, JobSelector, JobState, QueueMode, RetryPolicy};
 use fencehold::store::StoreError;
-use fencehold::{Error, JobId, SelectedJobsError};
+use fencehold::{ChangedJobs, Error, JobId, SelectedJobsError};
 
 use crate::gated_store::{CallFate, FIRST_BACKOFF_MS, GatedCall, GatedFixture, done, secs, within};
 
 #[tokio::test]
 async fn a_job_is_kept_on_the_terms_that_were_asked_for() {
     let fixture = GatedFixture::new().await;
-    let retry = RetryPolicy::new(Backoff::Linear, 500, 9_000);
+    let retry = RetryPolicy::new(Backoff::Linear, Duration::from_millis(500), Duration::from_millis(9_000));
     let job = fixture
         .fh
         .queue("emails")
@@ -204,9 +204,7 @@ async fn jobs_are_cancelled_retried_and_deleted() {
     // The gate has two on each page.
     let in_state =
         |state| JobSelector::Filter { filter: JobFilter { states: vec![state], ..JobFilter::default() } };
-    let changed = |changed: Result<Vec<ChangeJobResult>, SelectedJobsError>| {
-        changed.unwrap().iter().filter(|job| job.result.is_ok()).count()
-    };
+    let changed = |changed: Result<ChangedJobs, SelectedJobsError>| changed.unwrap().all().unwrap().len();
     let queued = in_state(JobState::Queued);
     assert_eq!(changed(within(jobs.select(queued.clone()).dry_run().cancel(None)).await), 5, "a dry run");
     assert_eq!(done(jobs.counts()).await.queued, 5);
@@ -219,7 +217,7 @@ async fn jobs_are_cancelled_retried_and_deleted() {
     let revoked = StoreError::Forbidden { message: "the access token was revoked".to_owned() };
     fixture.gate.next(GatedCall::Change, CallFate::Refuse(revoked.clone()));
     let stopped = within(jobs.select(queued.clone()).delete()).await.unwrap_err();
-    assert_eq!((stopped.changed.len(), &stopped.error), (2, &Error::from(revoked)));
+    assert_eq!((stopped.changed.results().len(), &stopped.error), (2, &Error::from(revoked)));
     assert!(stopped.to_string().starts_with("after 2 jobs: "), "{stopped}");
     assert_eq!(done(jobs.counts()).await.queued, 3);
     assert_eq!(changed(within(jobs.select(queued).delete()).await), 3);

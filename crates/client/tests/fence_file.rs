@@ -369,7 +369,7 @@ async fn a_job_that_is_tried_again_writes_its_line_once_and_its_earlier_attempt_
         }
     };
     let worker = fh.worker().queue("orders").handle("ship", handler).start().unwrap();
-    let soon = fencehold::job::RetryPolicy::new(fencehold::job::Backoff::Fixed, 10, 10);
+    let soon = fencehold::job::RetryPolicy::fixed(Duration::from_millis(10));
     let job = fh.queue("orders").job("ship", &17_u64).retry(soon).enqueue().await.unwrap();
     fh.jobs().result::<()>(job.job_id, Duration::from_secs(30)).await.unwrap();
     worker.drain().await.unwrap();

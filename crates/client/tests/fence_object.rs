@@ -143,7 +143,7 @@ async fn a_holder_that_slept_past_its_ttl_loses_and_its_late_write_is_refused() 
         let place = server.place();
         // Each on a machine of its own: neither boot-time clocks nor wall clocks agree.
         let (holders, contenders) = (ManualClock::new(), ManualClock::new());
-        contenders.advance(77_000_000);
+        contenders.advance_ms(77_000_000);
         contenders.set_wall(1_800_000_000_000 + 3_600_000);
         let connect = async |clock: &ManualClock, name: &str| {
             let clock = Arc::new(clock.clone());
@@ -164,9 +164,9 @@ async fn a_holder_that_slept_past_its_ttl_loses_and_its_late_write_is_refused() 
         object.write(&lease, "by A\n").await.unwrap();
         // A's clock stands still: it is stopped. B watches on its own.
         assert!(b.lease("reports/daily").ttl(ttl).try_acquire().await.is_err());
-        contenders.advance(over_after_ms(30_000) - 1);
+        contenders.advance_ms(over_after_ms(30_000) - 1);
         assert!(b.lease("reports/daily").ttl(ttl).try_acquire().await.is_err(), "{server:?}: too early");
-        contenders.advance(1);
+        contenders.advance_ms(1);
         let newer = b.lease("reports/daily").ttl(ttl).try_acquire().await.unwrap();
         object.raise(&newer).await.unwrap();
         let late = object.write(&lease, "late\n").await;

@@ -190,7 +190,7 @@ async fn closing_gives_everything_back_and_ends_every_wait() {
     let waiting = tokio::spawn(async move { builder.acquire().await });
     fixture.until("b", |view| view.waiter_count == 1).await;
     within(fixture.fh.close()).await;
-    assert!(matches!(done(waiting).await, Err(Error::Unavailable { .. })));
+    assert!(matches!(done(waiting).await, Err(Error::Closed)));
     fixture.until("b", |view| view.waiter_count == 0).await;
     assert_eq!(held.state(), LeaseState::Lost);
     assert!(fixture.view("a").await.holder.is_none());

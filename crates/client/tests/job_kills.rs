@@ -413,6 +413,6 @@ async fn however_often_it_is_killed_a_failed_job_is_undone_backwards_and_once() 
     }
     let story = ["book flight", "book hotel", "book car", "undo car", "undo hotel", "undo flight"];
     assert_eq!(fixture.work_dir.lines(), story);
-    let mut counts = fixture.fh.jobs().counts().await.unwrap();
-    assert_eq!((*counts.of(JobState::Failed), *counts.of(JobState::Completed)), (1, 3));
+    let counts = fixture.fh.jobs().counts().await.unwrap();
+    assert_eq!((counts.get(JobState::Failed), counts.get(JobState::Completed)), (1, 3));
 }

@@ -4,7 +4,7 @@ use std::sync::OnceLock;
 use std::time::Duration;
 
 use fencehold::fence::FenceError;
-use fencehold::job::{Backoff, EffectState, InDoubtPolicy, JobState, RetryPolicy};
+use fencehold::job::{EffectState, InDoubtPolicy, JobState, RetryPolicy};
 use fencehold::store::{CallContext, ListEventsRequest};
 use fencehold::{BlockedAction, EventData, Fencehold, IntoOutcome, Job, JobError, JobId, RunningWorker};
 use fencehold_test_servers::postgres::{Durable, PostgresServer, fresh_schema};
@@ -85,7 +85,7 @@ impl PostgresFixture {
 
     /// A job for it that is tried again at once.
     async fn enqueue(&self) -> JobId {
-        let again = RetryPolicy::new(Backoff::Fixed, 1, 1);
+        let again = RetryPolicy::fixed(Duration::from_millis(1));
         self.fh
             .queue(QUEUE)
             .job("sell", &())

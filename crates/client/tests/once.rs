@@ -1,11 +1,12 @@
 //! An effect is recorded once, whatever the number of attempts; and what is to be undone is, in reverse order.
 
 use fencehold::job::{
-    AttemptOutcome, Backoff, CompensationState, EffectState, JobState, ListEffectsRequest, RetryPolicy,
+    AttemptOutcome, CompensationState, EffectState, JobState, ListEffectsRequest, RetryPolicy,
 };
 use fencehold::store::StoreError;
 use fencehold::{InDoubtPolicy, Job, JobError, JobId, Worker};
 use serde::Serialize;
+use std::time::Duration;
 use tokio::sync::mpsc;
 
 use crate::gated_store::{
@@ -17,7 +18,7 @@ const RETRY_MS: u32 = 1_000;
 
 /// A job that is tried again after that.
 async fn enqueue(fixture: &GatedFixture, payload: &impl Serialize) -> JobId {
-    let soon = RetryPolicy::new(Backoff::Fixed, RETRY_MS, RETRY_MS).jitter_percent(0);
+    let soon = RetryPolicy::fixed(Duration::from_millis(RETRY_MS.into())).jitter_percent(0);
     let job = fixture.fh.queue("q").job("charge", payload).retry(soon);
     done(job.enqueue()).await.job_id
 }
@@ -285,8 +286,8 @@ fn refused(fixture: &GatedFixture, error: fn() -> JobError) -> Worker {
 
 #[tokio::test]
 async fn a_definite_error_of_an_effect_leaves_nothing_in_doubt() {
-    let passed_on = || JobError::from(std::io::Error::other("refused")).definite();
-    for error in [|| JobError::new("429: nothing was charged").definite(), passed_on] {
+    let passed_on = || JobError::from(std::io::Error::other("refused")).effect_did_not_happen();
+    for error in [|| JobError::new("429: nothing was charged").effect_did_not_happen(), passed_on] {
         let fixture = GatedFixture::new().await;
         let worker = refused(&fixture, error).start().unwrap();
         let id = enqueue(&fixture, &990_u64).await;

@@ -144,7 +144,7 @@ impl ManualClock {
     }
 
     /// Advances both clocks by this time.
-    pub fn advance(&self, ms: u64) {
+    pub fn advance_ms(&self, ms: u64) {
         self.0.store_ms.fetch_add(ms, Ordering::SeqCst);
         self.0.wall_ms.fetch_add(ms, Ordering::SeqCst);
         for nudge in self.0.nudges.lock().unwrap_or_else(PoisonError::into_inner).iter() {

@@ -412,6 +412,7 @@ wire! {
 
 impl EndingView {
     /// What people may see of an ending.
+    #[doc(hidden)]
     pub fn of(ending: &Ending) -> Self {
         EndingView {
             token: ending.token,
@@ -581,6 +582,7 @@ wire! {
 
 impl LeaseStats {
     /// Counts so many endings.
+    #[doc(hidden)]
     pub fn add(&mut self, outcome: LeaseOutcome, count: u64) {
         let counted = match outcome {
             LeaseOutcome::Released => &mut self.released_count,
@@ -612,12 +614,14 @@ impl LeaseStats {
     }
 
     /// Nothing yet, from this moment on.
+    #[doc(hidden)]
     pub fn since(begins_at_ms: u64) -> Self {
         LeaseStats { begins_at_ms, complete: true, ..LeaseStats::default() }
     }
 
     /// Counts what is on record of a key, for stores that keep no events. A key has the last few of its endings: where all of them are
     /// of the time that is counted, there may have been more.
+    #[doc(hidden)]
     pub fn count_key(&mut self, endings: &[Ending]) {
         let begins_at_ms = self.begins_at_ms;
         let counted = endings.iter().filter(|ending| ending.at.wall_ms >= begins_at_ms);

@@ -5,6 +5,7 @@
 
 use std::fmt;
 use std::str::FromStr;
+use std::time::Duration;
 
 use serde::{Deserialize, Serialize};
 
@@ -63,9 +64,16 @@ impl Default for RetryPolicy {
 }
 
 impl RetryPolicy {
-    /// A policy without jitter. Not judged yet: see [`RetryPolicy::check`].
-    pub fn new(backoff: Backoff, base_ms: u32, cap_ms: u32) -> Self {
-        RetryPolicy { backoff, base_delay_ms: base_ms, max_delay_ms: cap_ms, jitter_percent: 0 }
+    /// The same delay after each failure, without jitter.
+    pub fn fixed(delay: Duration) -> Self {
+        RetryPolicy::new(Backoff::Fixed, delay, delay)
+    }
+
+    /// A policy without jitter: the delay after the first failure, and the longest, in whole milliseconds. Not judged yet: see
+    /// [`RetryPolicy::check`].
+    pub fn new(backoff: Backoff, base_delay: Duration, max_delay: Duration) -> Self {
+        let ms = |delay: Duration| u32::try_from(delay.as_millis()).unwrap_or(u32::MAX);
+        RetryPolicy { backoff, base_delay_ms: ms(base_delay), max_delay_ms: ms(max_delay), jitter_percent: 0 }
     }
 
     /// The same with jitter.
@@ -76,6 +84,7 @@ impl RetryPolicy {
 
     /// How long after the failure numbered `failures`, counted from 1, the job may start again. `random` is any
     /// 64 random bits.
+    #[doc(hidden)]
     pub fn delay_ms(&self, failures: u32, random: u64) -> u64 {
         let failures = failures.max(1);
         let base = u64::from(self.base_delay_ms);
@@ -215,8 +224,23 @@ mod tests {
     #[test]
     fn a_policy_is_read_as_it_is_shown() {
         for (retry, shown) in [
-            (RetryPolicy::new(Backoff::Linear, 5_000, 600_000), "linear:5s..10m"),
-            (RetryPolicy::new(Backoff::Linear, 5_000, 600_000).jitter_percent(7), "linear:5s..10m~7%"),
+            (
+                RetryPolicy::new(
+                    Backoff::Linear,
+                    Duration::from_millis(5_000),
+                    Duration::from_millis(600_000),
+                ),
+                "linear:5s..10m",
+            ),
+            (
+                RetryPolicy::new(
+                    Backoff::Linear,
+                    Duration::from_millis(5_000),
+                    Duration::from_millis(600_000),
+                )
+                .jitter_percent(7),
+                "linear:5s..10m~7%",
+            ),
             (RetryPolicy::default(), "exponential:1s..1h~20%"),
         ] {
             assert_eq!(retry.to_string(), shown);
@@ -259,7 +283,11 @@ mod tests {
             let error = RetryPolicy::parse(text).unwrap_err().to_string();
             assert!(error.starts_with(says), "{text}: {error}");
         }
-        let uneven = RetryPolicy::new(Backoff::Fixed, 1_000, 2_000).check().unwrap_err().to_string();
+        let uneven =
+            RetryPolicy::new(Backoff::Fixed, Duration::from_millis(1_000), Duration::from_millis(2_000))
+                .check()
+                .unwrap_err()
+                .to_string();
         assert_eq!(uneven, "retry is fixed at 1s and has a cap of 2s: a fixed delay has none");
     }
 

@@ -35,12 +35,14 @@ impl Token {
     }
 
     /// The token `by` steps further, or `None` where that would pass the cap: refused, never wrapped.
+    #[doc(hidden)]
     pub fn lifted(self, by: u64) -> Option<Self> {
         self.0.checked_add(by).filter(|value| *value <= TOKEN_MAX).map(Token)
     }
 
     /// What `store advance` makes of a counter: the token `by` steps further. A counter that has no token left to grant goes to the cap, and
     /// keeps no other from being raised.
+    #[doc(hidden)]
     pub fn advanced(self, by: u64) -> Option<Self> {
         self.lifted(by).or_else(|| self.is_exhausted().then_some(Token(TOKEN_MAX)))
     }

@@ -79,7 +79,7 @@ fn ten_thousand_in_one_line_are_all_served_in_order() {
     let line = Waiters::new();
     let (mut held, answers) = fill(&line, 10_000);
     for (nth, answer) in answers.into_iter().enumerate().map(|(nth, answer)| (nth + 1, answer)) {
-        line.clock.advance(1);
+        line.clock.advance_ms(1);
         line.release(nth - 1, &held);
         assert_eq!(line.holder(), Some(format!("waiter-{nth}")));
         let next = block_on(answer).unwrap_or_else(|error| panic!("waiter {nth}: {error}"));
@@ -94,7 +94,7 @@ fn ten_thousand_in_one_line_are_all_served_in_order() {
 fn ten_thousand_whose_time_is_up_all_learn_it_and_none_is_granted() {
     let line = Waiters::new();
     let (_, answers) = fill(&line, 10_000);
-    line.clock.advance(3_000_000);
+    line.clock.advance_ms(3_000_000);
     for answer in answers {
         assert!(block_on(answer).is_err());
     }

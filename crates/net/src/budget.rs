@@ -241,10 +241,10 @@ mod tests {
     fn all_attempts_share_one_deadline_after_the_time_in_line() {
         let clock = ManualClock::new();
         let mut budget = budget(&clock);
-        clock.advance(1_449);
+        clock.advance_ms(1_449);
         assert_eq!(check(&mut budget, ResendPolicy::Safe, not_done()), Ok(()));
         assert_eq!((budget.left().as_millis(), budget.elapsed_ms()), (51, 1_449));
-        clock.advance(1);
+        clock.advance_ms(1);
         let why = "place: down".to_owned();
         assert_eq!(
             check(&mut budget, ResendPolicy::Safe, not_done()),
@@ -268,7 +268,7 @@ mod tests {
         let clock = ManualClock::new();
         let mut budget = budget(&clock);
         assert_eq!(check(&mut budget, ResendPolicy::Safe, unknown()), Ok(()));
-        clock.advance(1_500);
+        clock.advance_ms(1_500);
         // The last attempt was not carried out; the one before may have been.
         let why = "place: down".to_owned();
         assert_eq!(
@@ -319,7 +319,7 @@ mod tests {
         let clock = ManualClock::new();
         let mut budget = budget(&clock).reads_only(true);
         assert_eq!(check(&mut budget, ResendPolicy::Safe, unknown()), Ok(()));
-        clock.advance(1_500);
+        clock.advance_ms(1_500);
         let why = "place: lost".to_owned();
         assert_eq!(
             check(&mut budget, ResendPolicy::Safe, unknown()),
@@ -332,7 +332,7 @@ mod tests {
     fn no_pause_goes_beyond_the_deadline() {
         let clock = ManualClock::new();
         let mut budget = budget(&clock);
-        clock.advance(1_500);
+        clock.advance_ms(1_500);
         fencehold_test_store::block_on(budget.pause(Duration::from_secs(86_400)));
     }
 

@@ -176,7 +176,7 @@ impl Script {
     pub(crate) fn moves_time(&self, ms: u64) {
         match &self.side {
             PlayedSide::Ours(_) => self.test_store.pass(ms),
-            PlayedSide::Naive(clock) => clock.advance(ms),
+            PlayedSide::Naive(clock) => clock.advance_ms(ms),
         }
     }
 
@@ -185,7 +185,7 @@ impl Script {
         match &self.side {
             PlayedSide::Ours(ours) => self.test_store.run_out(&ours.call, &lease.key),
             PlayedSide::Naive(clock) => {
-                clock.advance(self.drive(self.protocols.leases.look(&lease.key)).remaining_ms);
+                clock.advance_ms(self.drive(self.protocols.leases.look(&lease.key)).remaining_ms);
             }
         }
         let fields = fields!(key: lease.key.as_str(), token: lease.token, forced: true);

@@ -49,12 +49,12 @@ fn what_happened_to_leases_is_counted_by_how_it_ended() {
     assert_eq!(acquire(&client, "released", 4).0, 409);
     let of =
         |key: &str, number: u8| json!({ "holds": [{ "key": key, "hold_id": hold(number), "token": 1 }] });
-    clock.advance(4_000);
+    clock.advance_ms(4_000);
     client.post("/v1/leases/renew-batch", "", &of("released", 1));
     client.post("/v1/leases/renew-batch", "", &of("released", 9));
     client.post("/v1/leases/release-batch", "", &of("released", 1));
     client.post("/v1/leases/revoke", "", &json!({ "key": "revoked", "by": "p", "reason": "r" }));
-    clock.advance(10_000);
+    clock.advance_ms(10_000);
     let page = eventually("the expiry", || {
         let page = page(&client);
         (value(&page, "fencehold_leases_ended_total{outcome=\"expired\"}") > 0.0).then_some(page)
@@ -91,7 +91,7 @@ fn what_happens_to_jobs_is_counted_and_queues_show_their_depth_and_age() {
     client.post("/v1/jobs/enqueue-batch", "", &json!({ "jobs": [job] }));
     client.post("/v1/jobs/enqueue-batch", "", &json!({ "jobs": [job] }));
     client.post("/v1/jobs/enqueue-batch", "", &json!({ "jobs": [{ "queue": "q", "kind": "k" }] }));
-    clock.advance(90_000);
+    clock.advance_ms(90_000);
     let before = page(&client);
     let expected = [
         ("fencehold_jobs_deduplicated_total", 1.0),
@@ -100,7 +100,7 @@ fn what_happens_to_jobs_is_counted_and_queues_show_their_depth_and_age() {
     ];
     assert_values(&before, &expected);
     let _crashes = client.claim(1, &clock);
-    clock.advance(1_000);
+    clock.advance_ms(1_000);
     eventually("the crash", || (value(&page(&client), "fencehold_job_crashes_total") > 0.0).then_some(()));
     let claimed = client.claim(2, &clock);
     client.report(&claimed, &json!({ "type": "complete" }));
@@ -160,7 +160,7 @@ fn a_cancelled_job_that_runs_on_is_counted_with_its_time() {
     let attempt =
         json!({ "job_id": claimed["job_id"], "hold_id": claimed["hold_id"], "token": claimed["token"] });
     for _ in 0..5 {
-        clock.advance(600);
+        clock.advance_ms(600);
         client.post("/v1/jobs/renew-batch", "", &json!({ "attempts": [attempt] }));
     }
     assert_values(&page(&client), &[(&series, 3.0)]);

@@ -278,11 +278,11 @@ fn a_job_over_a_crash_and_a_retry_is_one_linked_story() {
     enqueue(&client, &traceparent);
     // The first holder dies, the second reports an error, the third gets it done.
     let crashed = client.claim(1, &clock);
-    clock.advance(1_000);
+    clock.advance_ms(1_000);
     let failed = client.claim(2, &clock);
     client.report(&failed, &json!({ "type": "fail", "error": "no answer from the relay", "retry_in_ms": 0 }));
     let done = client.claim(3, &clock);
-    clock.advance(500);
+    clock.advance_ms(500);
     client.report(&done, &json!({ "type": "complete", "result": 7 }));
 
     let story = eventually("three attempts", || {

@@ -215,7 +215,7 @@ fn a_torn_tail_of_the_log_takes_nothing_that_was_acknowledged() {
     std::fs::write(&log, bytes).unwrap();
     let store = copy.open();
     assert_eq!(view(&store, "k").token, token);
-    copy.clock.advance(2 * TTL_MS);
+    copy.clock.advance_ms(2 * TTL_MS);
     assert!(take(&store, "k", 2) > token, "no token is issued twice");
 }
 
@@ -241,11 +241,11 @@ fn one_row_that_cannot_be_read_is_set_aside_and_the_rest_is_served() {
     let (fixture, store) = Fixture::opened();
     let (good, bad) = (take(&store, "good", 1), take(&store, "bad", 2));
     // Renewed since it was taken: its holder believes in it for longer than its row says.
-    fixture.clock.advance(TTL_MS - 1);
+    fixture.clock.advance_ms(TTL_MS - 1);
     renew(&store, "good", 1, good);
     renew(&store, "bad", 2, bad);
     drop(store);
-    fixture.clock.advance(TTL_MS - 1);
+    fixture.clock.advance_ms(TTL_MS - 1);
     fixture.tamper("UPDATE leases SET record = x'01ffffffffff' WHERE key = 'bad'");
     assert_eq!(check(fixture.path()).unwrap().problems.len(), 1);
 
@@ -260,7 +260,7 @@ fn one_row_that_cannot_be_read_is_set_aside_and_the_rest_is_served() {
         .iter()
         .any(|e| e.key == key("bad") && matches!(e.data, EventData::RowUnreadable { .. }));
     assert!(told, "{page:?}");
-    fixture.clock.advance(TTL_MS);
+    fixture.clock.advance_ms(TTL_MS);
     assert!(take(&store, "bad", 3) > bad, "its tokens go on growing");
     let status = block_on(store.status(&call())).unwrap();
     assert_eq!(status.unreadable_row_count, 1);
@@ -300,7 +300,7 @@ fn after_a_reboot_every_lease_gets_a_full_ttl_anew() {
     let ended = take(&store, "ended", 2);
     release(&store, "ended", 2, ended);
     drop(store);
-    fixture.clock.advance(3 * TTL_MS);
+    fixture.clock.advance_ms(3 * TTL_MS);
     fixture.tamper("UPDATE meta SET boot = 'another'");
     let store = fixture.open();
     assert_eq!(remaining_ms(&store, "held"), TTL_MS, "whatever the other boot's clock said");
@@ -334,7 +334,7 @@ fn a_restored_backup_gives_no_token_twice_once_it_was_advanced() {
     drop(store);
     let store = restored.open();
     assert!(acquire(&store, "k", 3).is_err(), "it stays closed over a restart");
-    restored.clock.advance(TTL_MS);
+    restored.clock.advance_ms(TTL_MS);
     assert!(take(&store, "k", 3) > later);
 }
 
@@ -437,7 +437,7 @@ fn a_store_that_was_advanced_once_is_open_after_a_reboot() {
     let (fixture, store) = Fixture::opened();
     take(&store, "k", 1);
     block_on(store.advance(&call(), owner("operator"), 10)).unwrap();
-    fixture.clock.advance(TTL_MS);
+    fixture.clock.advance_ms(TTL_MS);
     take(&store, "k", 2);
     drop(store);
     fixture.tamper("UPDATE meta SET boot = 'another'");

@@ -16,7 +16,7 @@ fn what_may_be_lost_is_never_acknowledged_and_live_leases_get_a_full_ttl_anew() 
     let (fixture, store) = Fixture::opened();
     let token = take(&store, "k", 1);
     take(&store, "ended", 1);
-    fixture.clock.advance(TTL_MS - 1);
+    fixture.clock.advance_ms(TTL_MS - 1);
     fixture.set_gate("commit.fails");
     // The disk fails under this one, and goes on failing until the caller's timeout.
     let error = block_on(store.acquire(&impatient(), request("new", 1))).unwrap_err();
@@ -42,7 +42,7 @@ fn where_the_failure_cannot_be_noted_nobody_serves_until_the_last_deadline_is_pa
         let error = block_on(handle.get(&impatient(), key("k"))).unwrap_err().to_string();
         assert!(error.contains("nor could that be noted"), "{error}");
     }
-    fixture.clock.advance(TTL_MS);
+    fixture.clock.advance_ms(TTL_MS);
     let granted = loop {
         match acquire(&other, "k", 2) {
             // It has not looked at the clock yet.
@@ -61,7 +61,7 @@ fn nobody_takes_over_between_the_failure_and_its_note() {
     take(&owner, "k", 1);
     let other = fixture.open();
     block_on(other.status(&call())).unwrap();
-    fixture.clock.advance(TTL_MS - 1);
+    fixture.clock.advance_ms(TTL_MS - 1);
     fixture.set_gate("commit.fails");
     fixture.set_gate("mark.closed");
     std::thread::scope(|scope| {
@@ -83,7 +83,7 @@ fn nobody_takes_over_between_the_failure_and_its_note() {
 fn a_handle_that_is_closed_as_the_disk_fails_leaves_the_note_all_the_same() {
     let (fixture, owner) = Fixture::opened();
     take(&owner, "k", 1);
-    fixture.clock.advance(TTL_MS - 1);
+    fixture.clock.advance_ms(TTL_MS - 1);
     fixture.set_gate("commit.fails");
     fixture.set_gate("commit.closed");
     std::thread::scope(|scope| {
@@ -104,7 +104,7 @@ fn a_log_that_cannot_be_copied_back_as_the_owner_ends_is_noted() {
     let (fixture, owner) = Fixture::opened();
     let token = take(&owner, "k", 1);
     renew(&owner, "k", 1, token);
-    fixture.clock.advance(TTL_MS - 1);
+    fixture.clock.advance_ms(TTL_MS - 1);
     fixture.set_gate("checkpoint.fails");
     drop(owner);
     fixture.lift_gate("checkpoint.fails");
@@ -120,7 +120,7 @@ fn a_log_that_cannot_be_copied_back_by_the_next_owner_is_noted() {
     }
     take(&store, "k", 1);
     let copy = fixture.copied(&["fencehold.db", "fencehold.db-wal"]);
-    copy.clock.advance(TTL_MS - 1);
+    copy.clock.advance_ms(TTL_MS - 1);
     copy.set_gate("copy.fails");
     let next = copy.open();
     assert!(block_on(next.get(&impatient(), key("k"))).is_err());
@@ -134,7 +134,7 @@ fn a_log_that_cannot_be_copied_back_by_the_next_owner_is_noted() {
 fn a_short_log_is_not_copied_by_an_owner_that_begins_but_by_one_that_ends() {
     let fixture = Fixture::new();
     let token = take(&fixture.open(), "k", 1);
-    fixture.clock.advance(1);
+    fixture.clock.advance_ms(1);
     fixture.set_gate("copy.fails");
     for nth in 0..5 {
         let store = fixture.open();

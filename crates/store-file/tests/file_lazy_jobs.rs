@@ -102,11 +102,11 @@ fn an_owner_that_stays_reads_jobs_that_no_one_asks_about() {
     fixture.tamper("UPDATE job_live SET record = x'00'");
     let store = fixture.open();
     take(&store, "k", 1);
-    fixture.clock.advance(LOAD_WITHIN_MS - 1);
+    fixture.clock.advance_ms(LOAD_WITHIN_MS - 1);
     // Its answer comes after the sweep of the same step.
     take(&store, "l", 1);
     assert_eq!(set_aside(&fixture), 0);
-    fixture.clock.advance(1);
+    fixture.clock.advance_ms(1);
     take(&store, "m", 1);
     assert_eq!(set_aside(&fixture), JOBS);
 }

@@ -26,9 +26,9 @@ fn a_second_handle_asks_the_first_and_takes_over_when_it_ends() {
     let status = block_on(second.status(&call())).unwrap();
     let serves = (status.epoch, status.held_count);
     assert_eq!(serves, (Some(2), 1), "the second serves now, and nothing was lost");
-    fixture.clock.advance(TTL_MS - 1);
+    fixture.clock.advance_ms(TTL_MS - 1);
     assert!(acquire(&second, "k", 2).is_err(), "the deadline holds over a takeover");
-    fixture.clock.advance(1);
+    fixture.clock.advance_ms(1);
     assert_eq!(take(&second, "k", 2).get(), 2);
     assert_eq!(view(&second, "k").endings[0].outcome, LeaseOutcome::Expired);
 }
@@ -37,11 +37,11 @@ fn a_second_handle_asks_the_first_and_takes_over_when_it_ends() {
 fn a_renewal_holds_over_a_takeover() {
     let (fixture, first) = Fixture::opened();
     let token = take(&first, "k", 1);
-    fixture.clock.advance(TTL_MS - 1_000);
+    fixture.clock.advance_ms(TTL_MS - 1_000);
     assert_eq!(renew(&first, "k", 1, token), TTL_MS);
     drop(first);
     let second = fixture.open();
-    fixture.clock.advance(TTL_MS - 1);
+    fixture.clock.advance_ms(TTL_MS - 1);
     assert_eq!(remaining_ms(&second, "k"), 1);
 }
 
@@ -74,7 +74,7 @@ fn one_who_waits_through_the_socket_is_granted_by_the_next_owner() {
     drop(first);
     let third = fixture.open();
     until_waiting(&third, "k");
-    fixture.clock.advance(TTL_MS);
+    fixture.clock.advance_ms(TTL_MS);
     let (granted, _second) = waiter.join().unwrap();
     assert_eq!(granted.grant.token.get(), 2);
 }

@@ -48,11 +48,11 @@ fn an_owner_that_wakes_judges_by_the_time_it_is_and_not_by_the_time_it_slept_in(
     let lasting = block_on(store.acquire(&call(), lasting)).unwrap().grant.token;
     std::thread::scope(|scope| {
         let looking = hold_while_it_looks_at(&fixture, scope, &store, "short");
-        fixture.clock.advance(TTL_MS);
+        fixture.clock.advance_ms(TTL_MS);
         let call = call();
         let renewals = sent(store.renew(&call, vec![hold("short", 1, short), hold("lasting", 2, lasting)]));
         let contender = sent(store.acquire(&call, request("lasting", 3)));
-        fixture.clock.advance(TTL_MS);
+        fixture.clock.advance_ms(TTL_MS);
         fixture.lift_gate(ANSWER);
         looking.join().unwrap();
         let renewed = block_on(renewals).unwrap();
@@ -81,7 +81,7 @@ fn an_owner_that_was_stopped_before_its_answer_never_gives_it() {
     let other = fixture.open();
     std::thread::scope(|scope| {
         let looking = hold_while_it_looks_at(&fixture, scope, &old, "k");
-        fixture.clock.advance(TTL_MS);
+        fixture.clock.advance_ms(TTL_MS);
         // Asked of the silent owner first; two seconds later of the next owner.
         let second = take(&other, "k", 2);
         assert!(second > first);

@@ -88,7 +88,7 @@ fn jobs_of_one_second_all_become_ready_in_their_order_and_hold_up_nobody() {
     assert_eq!(fixture.ready("q"), 0);
 
     let began = Instant::now();
-    clock.advance(60_000);
+    clock.advance_ms(60_000);
     let mut slowest = Duration::ZERO;
     let mut renewals = 0;
     while fixture.ready("q") < many {

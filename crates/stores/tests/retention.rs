@@ -91,7 +91,7 @@ impl Fixture {
     /// Lets the store look for what is to be forgotten: more often than it must, since each look goes a step.
     fn rest(&self, store: &Arc<dyn LeaseStore>) {
         for _ in 0..8 {
-            self.clock.advance(MINUTE_MS);
+            self.clock.advance_ms(MINUTE_MS);
             block_on(store.status(&call())).unwrap();
         }
     }
@@ -121,7 +121,7 @@ fn are_kept_for(option: &str, time_ms: u64) {
         let fixture = Fixture::new();
         let store = fixture.open(&url);
         let id = fixture.finish(&store);
-        fixture.clock.advance(time_ms - 10 * MINUTE_MS);
+        fixture.clock.advance_ms(time_ms - 10 * MINUTE_MS);
         fixture.rest(&store);
         assert!(is_kept(&store, id), "{url}");
         fixture.rest(&store);
@@ -148,14 +148,14 @@ fn whoever_names_no_time_leaves_it_at_what_was_named() {
     let id = fixture.finish(&named);
     let silent = fixture.open(&url(directory.path(), ""));
     drop(named);
-    fixture.clock.advance(FINISHED_KEPT_MS + HOUR_MS);
+    fixture.clock.advance_ms(FINISHED_KEPT_MS + HOUR_MS);
     fixture.rest(&silent);
     assert!(is_kept(&silent, id), "the other owns the directory now, and keeps to what it was given");
     drop(silent);
     let again = fixture.open(&url(directory.path(), ""));
     fixture.rest(&again);
     assert!(is_kept(&again, id), "it is kept with the rest");
-    fixture.clock.advance(23 * DAY_MS);
+    fixture.clock.advance_ms(23 * DAY_MS);
     fixture.rest(&again);
     assert!(!is_kept(&again, id));
 }
@@ -166,7 +166,7 @@ fn the_last_to_open_the_directory_and_name_a_time_has_the_word() {
     let directory = tempfile::tempdir().unwrap();
     let owner = fixture.open(&url(directory.path(), "?keep_finished=30d"));
     let early = fixture.finish(&owner);
-    fixture.clock.advance(2 * HOUR_MS);
+    fixture.clock.advance_ms(2 * HOUR_MS);
     fixture.rest(&owner);
     assert!(is_kept(&owner, early));
     let other = fixture.open(&url(directory.path(), "?keep_finished=1h"));
@@ -177,7 +177,7 @@ fn the_last_to_open_the_directory_and_name_a_time_has_the_word() {
     drop(other);
     drop(owner);
     let after = fixture.open(&url(directory.path(), ""));
-    fixture.clock.advance(HOUR_MS);
+    fixture.clock.advance_ms(HOUR_MS);
     fixture.rest(&after);
     assert!(!is_kept(&after, late));
 }
@@ -194,7 +194,7 @@ fn a_time_is_said_once() {
     drop(hour);
     drop(owner);
     // It owns the directory now, or asks again until it does.
-    fixture.clock.advance(HOUR_MS);
+    fixture.clock.advance_ms(HOUR_MS);
     fixture.rest(&thirty);
     assert!(!is_kept(&thirty, id));
 }
@@ -209,7 +209,7 @@ fn owners_that_live_for_a_moment_forget_finished_jobs_and_free_unique_keys() {
     let store = fixture.open(&url);
     let ids: Vec<JobId> = (0..JOBS).map(|_| fixture.finish(&store)).collect();
     drop(store);
-    fixture.clock.advance(FINISHED_KEPT_MS + 1);
+    fixture.clock.advance_ms(FINISHED_KEPT_MS + 1);
     for _ in 0..JOBS / 100 {
         let store = fixture.open(&url);
         // Asked once more, so that what the first question brought with it is done.
@@ -238,7 +238,7 @@ fn unique_keys_are_freed_as_fast_as_they_are_taken() {
     for minute in 0..10 {
         fixture.complete_uniques(&store, A_MINUTE.into());
         assert!(taken() >= A_MINUTE, "minute {minute}: they are taken for their window");
-        fixture.clock.advance(MINUTE_MS);
+        fixture.clock.advance_ms(MINUTE_MS);
         // No time passes between these: what a look left over is looked at next.
         for _ in 0..8 {
             block_on(store.status(&call())).unwrap();

@@ -230,7 +230,7 @@ impl TestStore for ClockedTestStore {
     }
 
     fn pass(&self, ms: u64) {
-        self.clock.advance(ms);
+        self.clock.advance_ms(ms);
     }
 
     fn shift_wall(&self, by_ms: i64) {

@@ -94,8 +94,8 @@ impl GetArgs {
 
 fn print(context: &Context, view: &QueueView) -> VerbResult {
     context.output.one(view, |style| {
-        let mut counts = view.job_counts;
-        let counts = JobState::ALL.map(|state| (state.name(), counts.of(state).to_string()));
+        let counts = view.job_counts;
+        let counts = JobState::ALL.map(|state| (state.name(), counts.get(state).to_string()));
         let lines = [("queue", view.name.to_string()), ("mode", view.mode.name().to_owned())];
         let waiting = [("waiting claims", view.waiting_claim_count.to_string())];
         facts(style, lines.into_iter().chain(counts).chain(waiting))

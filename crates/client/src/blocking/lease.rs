@@ -153,6 +153,7 @@ impl LeaseWatch {
 /// # }
 /// ```
 #[derive(Clone, Debug)]
+#[must_use = "no one stands until `campaign` is called"]
 pub struct Election {
     pub(super) inner: crate::Election,
 }
@@ -222,8 +223,8 @@ impl Observer {
         self.inner.leader()
     }
 
-    /// Blocks until the leader changes, and says who it is.
-    pub fn changed(&mut self) -> Result<Option<&LeaderView>, Error> {
+    /// Blocks until the leader changes: [`leader`](Observer::leader) says who it is then.
+    pub fn changed(&mut self) -> Result<(), Error> {
         block_on(self.inner.changed())
     }
 }

@@ -178,6 +178,7 @@ impl Jobs {
 
 /// The terms on which operations begin. See [`crate::Operations`].
 #[derive(Clone, Debug)]
+#[must_use = "nothing begins until `once` is called"]
 pub struct Operations {
     pub(super) inner: crate::Operations,
 }
@@ -200,15 +201,5 @@ impl Operations {
         work: impl FnOnce(super::Job) -> Result<A, E>,
     ) -> Result<A, crate::OperationError<E>> {
         block_on(self.inner.once(idempotency_key, payload, async |job| work(job.into())))
-    }
-
-    /// Begins the operation of this key, or says what has become of it. [`wait`](super::wait) drives the
-    /// guard's own futures. See [`crate::Operations::begin`].
-    pub fn begin<A: DeserializeOwned>(
-        &self,
-        idempotency_key: impl AsRef<str>,
-        payload: &(impl Serialize + ?Sized),
-    ) -> Result<crate::OperationStatus<A>, Error> {
-        block_on(self.inner.begin(idempotency_key, payload))
     }
 }

@@ -195,7 +195,7 @@ impl Breaker {
     }
 
     fn probes_max(&self) -> usize {
-        usize::try_from(self.policy.half_open_calls_max.max(1)).unwrap_or(usize::MAX)
+        usize::try_from(self.policy.max_half_open_calls.max(1)).unwrap_or(usize::MAX)
     }
 
     /// Waits until a call may go, except for what time alone brings: that is when [`admit`](Self::admit) says to ask again.
@@ -297,9 +297,8 @@ impl Breaker {
 
 impl CircuitBreakerPolicy {
     fn open_ms(&self, opened_in_a_row: u32, random: u64) -> u64 {
-        let brief = |time: Duration| u32::try_from(ms(time)).unwrap_or(u32::MAX).max(1);
-        let base_ms = brief(self.open_for);
-        RetryPolicy::new(Backoff::Exponential, base_ms, base_ms.max(brief(self.open_for_max)))
+        let open_for = self.open_for.max(Duration::from_millis(1));
+        RetryPolicy::new(Backoff::Exponential, open_for, open_for.max(self.max_open_for))
             .jitter_percent(self.open_jitter_percent)
             .delay_ms(opened_in_a_row, random)
             .max(1)
@@ -325,7 +324,7 @@ impl CallWindow {
 
     fn is_bad(&self, policy: &CircuitBreakerPolicy) -> bool {
         let (calls, bad) = (u64::from(self.calls), u64::from(self.bad));
-        self.calls >= policy.window_calls_min.max(1)
+        self.calls >= policy.min_window_calls.max(1)
             && bad * 100 >= u64::from(policy.failures_percent) * calls
     }
 }

@@ -24,7 +24,7 @@ pub struct CircuitBreakerPolicy {
     /// Opens when this share of the calls of a window was bad. Default 50.
     pub failures_percent: u32,
     /// A window with fewer calls than this says nothing about the share. Default 20.
-    pub window_calls_min: u32,
+    pub min_window_calls: u32,
     /// How long a window is. Default 10 s.
     pub window: Duration,
     /// A response that takes this long is slow. `None`: half of the handle's [timeout](crate::FenceholdBuilder::timeout), which
@@ -33,13 +33,13 @@ pub struct CircuitBreakerPolicy {
     /// How long it stays open the first time before a call may try. Each further opening in a row doubles it. Default 1 s.
     pub open_for: Duration,
     /// It never stays open for longer than this, or than `open_for` if that is longer. Default 10 s.
-    pub open_for_max: Duration,
+    pub max_open_for: Duration,
     /// How much of the time open chance may take off, so that many processes do not come back at once. Default 50.
     pub open_jitter_percent: u8,
     /// Once it has been closed for this long, the next opening is a first one again. Default 60 s.
     pub reset_after: Duration,
     /// How many calls may try at once while it is half open. The others are refused, or wait. Default 1.
-    pub half_open_calls_max: u32,
+    pub max_half_open_calls: u32,
 }
 
 impl Default for CircuitBreakerPolicy {
@@ -47,14 +47,14 @@ impl Default for CircuitBreakerPolicy {
         CircuitBreakerPolicy {
             failures_in_a_row: 5,
             failures_percent: 50,
-            window_calls_min: 20,
+            min_window_calls: 20,
             window: Duration::from_secs(10),
             slow_after: None,
             open_for: Duration::from_secs(1),
-            open_for_max: Duration::from_secs(10),
+            max_open_for: Duration::from_secs(10),
             open_jitter_percent: 50,
             reset_after: Duration::from_secs(60),
-            half_open_calls_max: 1,
+            max_half_open_calls: 1,
         }
     }
 }

@@ -1,4 +1,5 @@
 use std::sync::Barrier;
+use std::time::Duration;
 
 use super::*;
 
@@ -187,7 +188,7 @@ fn a_probe_whose_caller_leaves_makes_room_at_once() {
 #[test]
 fn no_more_calls_try_at_once_than_the_policy_allows() {
     const CALLERS: usize = 32;
-    let breaker = breaker_with(|policy| policy.half_open_calls_max = 3).opened(0);
+    let breaker = breaker_with(|policy| policy.max_half_open_calls = 3).opened(0);
     let (all_asked, start) = (Barrier::new(CALLERS), Barrier::new(CALLERS));
     let admitted = std::thread::scope(|scope| {
         let callers: Vec<_> = (0..CALLERS)

@@ -83,7 +83,8 @@ pub enum Error {
         /// For how long.
         waited: Duration,
     },
-    /// No response came, so it may have been carried out. The library cleans up after it; sending it again is safe.
+    /// No response came, so it may have been carried out. The library cleans up after it. Sending it again is safe; a job, under
+    /// the same [id](crate::JobBuilder::id) or [unique key](crate::JobBuilder::unique).
     #[non_exhaustive]
     OutcomeUnknown {
         /// What happened to the response.
@@ -105,6 +106,8 @@ pub enum Error {
         /// What stands in the way.
         message: String,
     },
+    /// This handle was closed: connect anew.
+    Closed,
     /// The request can never succeed as it stands.
     BadInput(BadInput),
     /// This store cannot do that.
@@ -275,7 +278,7 @@ impl Error {
             Error::HoldIdUsed { .. } => ErrorKind::HoldIdUsed,
             Error::WaitTimedOut { .. } => ErrorKind::WaitTimedOut,
             Error::OutcomeUnknown { .. } => ErrorKind::OutcomeUnknown,
-            Error::Unavailable { .. } => ErrorKind::Unavailable,
+            Error::Unavailable { .. } | Error::Closed => ErrorKind::Unavailable,
             Error::BadInput(_) => ErrorKind::BadInput,
             Error::Unsupported { .. } => ErrorKind::Unsupported,
             Error::Unauthorized { .. } => ErrorKind::Unauthorized,

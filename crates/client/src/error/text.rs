@@ -55,13 +55,17 @@ impl fmt::Display for Error {
                 write!(f, "wait for longer")
             }
             Error::OutcomeUnknown { message } => {
-                write!(f, "it is not known whether this was carried out: {message}; asking again is safe")
+                write!(
+                    f,
+                    "it is not known whether this was carried out: {message}; asking again under the same id is safe"
+                )
             }
             Error::StoreRewound { key, token, current_token } => write!(
                 f,
                 "{key}: token {token} was shown, but this store knows only {current_token}: it was rewound (a restored \
                  backup, or a failover with loss); stop the holders, and have the store advanced"
             ),
+            Error::Closed => f.write_str("this handle was closed; connect anew"),
             Error::Unavailable { message } => {
                 write!(f, "the store is unavailable: {message}; nothing was done, try again")
             }

@@ -195,9 +195,11 @@ from_holders!(
     Arc<Leader>,
     Job,
     Operation,
+    Arc<Operation>,
     blocking::Lease,
     Arc<blocking::Lease>,
     blocking::Leader,
+    Arc<blocking::Leader>,
     blocking::Job
 );
 

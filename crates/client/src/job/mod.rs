@@ -20,9 +20,9 @@ use fencehold_core::{BadInput, Token};
 use serde::Serialize;
 
 pub use fencehold_contract::job::{
-    AttemptView, ChangeJobResult, CompensatedEffect, EffectPage, EffectView, EnqueuedJob, FindingKind,
-    JobCounts, JobDetail, JobFilter, JobPage, JobSelector, JobView, ListEffectsRequest, ListJobsRequest,
-    QueueMode, QueueView, RunnerView, ScheduleSpec, ScheduleView,
+    AttemptView, CompensatedEffect, EffectPage, EffectView, EnqueuedJob, FindingKind, JobCounts, JobDetail,
+    JobFilter, JobPage, JobSelector, JobView, ListEffectsRequest, ListJobsRequest, QueueMode, QueueView,
+    RunnerView, ScheduleSpec, ScheduleView,
 };
 pub use fencehold_core::job::{
     AttemptOutcome, CompensationState, JobKind, JobOptions, JobRefusal, JobState, QueueName, ReportedAttempt,

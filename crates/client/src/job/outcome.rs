@@ -4,6 +4,7 @@ use std::fmt;
 use std::time::Duration;
 
 use fencehold_contract::job::Report;
+use fencehold_core::job::JobId;
 use serde::Serialize;
 
 use crate::error::Error;
@@ -120,15 +121,15 @@ pub struct JobError {
     retry_in_ms: Option<u64>,
     permanent: bool,
     definite: bool,
-    /// There is nothing (more) to say about this attempt: it is over already.
-    over: bool,
+    /// There is nothing (more) to say about the attempt at this job: it is over already.
+    over: Option<JobId>,
 }
 
 impl JobError {
     /// A failure in these words.
     pub fn new(text: impl fmt::Display) -> Self {
         let text = text.to_string();
-        JobError { text, retry_in_ms: None, permanent: false, definite: false, over: false }
+        JobError { text, retry_in_ms: None, permanent: false, definite: false, over: None }
     }
 
     /// A failure with the text of this error and of its causes: any error that a [handler](crate::handler) may return. `?` does the same
@@ -157,14 +158,14 @@ impl JobError {
         error.into_job_error()
     }
 
-    /// The [effect with an intent](crate::Job::once_with_intent) that failed with this certainly did not happen. Without this word it may
-    /// have: a timeout or a broken connection says nothing about what the other side did.
-    pub fn definite(self) -> Self {
+    /// The [effect with an intent](crate::Job::once_with_intent) that failed with this certainly did not happen: the provider refused it, say.
+    /// Without this word it may have: a timeout or a broken connection says nothing about what the other side did.
+    pub fn effect_did_not_happen(self) -> Self {
         JobError { definite: true, ..self }
     }
 
     pub(crate) fn is_definite(&self) -> bool {
-        self.definite && !self.over
+        self.definite && self.over.is_none()
     }
 
     /// Permanent: the job fails now, and is not tried again, whatever its retry policy says.
@@ -177,15 +178,18 @@ impl JobError {
         JobError { retry_in_ms: Some(ms(wait)), ..self }
     }
 
-    /// Whether the attempt has ended already, by a lost claim or an effect in doubt: stop, there is nothing to report.
+    /// Whether the attempt has ended already, by a lost claim or an effect in doubt: stop, there is nothing to report. (Or the attempt at
+    /// another job, where the handler worked on one: then it is a failure.)
     pub fn is_lost(&self) -> bool {
-        self.over
+        self.over.is_some()
     }
 
-    /// What to say about the attempt; `None`: nothing, it is over already.
-    pub(crate) fn into_report(self) -> Option<Report> {
+    /// What to say about the attempt at this job; `None`: nothing, it is over already. What is said of another job is a failure like any
+    /// other.
+    pub(crate) fn into_report(self, held: &HoldTarget) -> Option<Report> {
         let JobError { text: error, retry_in_ms, permanent, over, .. } = self;
-        (!over).then_some(Report::Fail { error, retry_in_ms, permanent })
+        let is_over = over.is_some_and(|job_id| *held == HoldTarget::Job(job_id));
+        (!is_over).then_some(Report::Fail { error, retry_in_ms, permanent })
     }
 }
 
@@ -231,11 +235,12 @@ impl JobError {
             return Some(known.clone());
         }
         // A claim that is over is no failure of the work.
-        let over = matches!(
-            error.downcast_ref(),
-            Some(Error::Lost { target: HoldTarget::Job(_), .. } | Error::InDoubt { .. })
-        );
-        over.then(|| JobError { over: true, ..JobError::new("") })
+        let (Error::Lost { target: HoldTarget::Job(job_id), .. } | Error::InDoubt { job_id, .. }) =
+            error.downcast_ref()?
+        else {
+            return None;
+        };
+        Some(JobError { over: Some(*job_id), ..JobError::new("") })
     }
 
     fn with_text(self, error: &(dyn std::error::Error + 'static)) -> Self {
@@ -284,7 +289,6 @@ pub(crate) fn with_causes(error: &dyn std::error::Error) -> String {
 
 #[cfg(test)]
 mod tests {
-    use fencehold_core::job::JobId;
     use fencehold_core::{Key, Token};
 
     use super::*;
@@ -314,7 +318,10 @@ mod tests {
     fn an_error_is_told_with_its_causes() {
         let error = failing().expect_err("not a number");
         assert_eq!(error.to_string(), "the port is wrong: invalid digit found in string");
-        let word = error.retry_in(Duration::from_secs(2)).permanent().into_report();
+        let word = error
+            .retry_in(Duration::from_secs(2))
+            .permanent()
+            .into_report(&HoldTarget::Job(JobId::from_bytes([0; 16])));
         let Some(Report::Fail { retry_in_ms, permanent, .. }) = word else { panic!("{word:?}") };
         assert_eq!((retry_in_ms, permanent), (Some(2_000), true));
     }
@@ -327,10 +334,18 @@ mod tests {
             |target| Error::Lost { target, token: Token::new(3), cause: cause.clone(), current_token: None };
         let error = JobError::from(lost(target)).permanent();
         assert!(error.is_lost());
-        assert!(error.into_report().is_none());
+        assert!(error.clone().into_report(&HoldTarget::Job(job)).is_none());
+        let other = JobId::from_random(8, [2; 10]);
+        assert!(
+            error.into_report(&HoldTarget::Job(other)).is_some(),
+            "the claim of another job is not its claim"
+        );
         let key = HoldTarget::Key(Key::new("k").expect("a key"));
         assert!(!JobError::from(lost(key)).is_lost(), "a lease that the handler held is not its claim");
         let error = JobError::from(Error::JobNotFound { job_id: job });
-        assert!(error.into_report().is_some(), "what is said of another job is a failure like any other");
+        assert!(
+            error.into_report(&HoldTarget::Job(job)).is_some(),
+            "what is said of another job is a failure like any other"
+        );
     }
 }

@@ -221,7 +221,7 @@ mod tests {
         };
         // The renewals below are answered ten seconds later.
         let clock = ManualClock::new();
-        clock.advance(10_000);
+        clock.advance_ms(10_000);
         Arc::new(Holding::new(serial, granted, Arc::new(clock)))
     }
 

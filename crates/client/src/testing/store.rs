@@ -62,7 +62,7 @@ impl ManualClockStore {
     /// Nothing runs in the moved time, so this is also what a stall of the whole machine looks like: a lease or a claim whose ttl is shorter
     /// is lost. To have them renewed, move on by less than a third of the ttl at a time.
     pub fn advance(&self, by: Duration) {
-        self.clock.advance(ms(by));
+        self.clock.advance_ms(ms(by));
     }
 
     /// The clock, for whatever else of the application takes one.

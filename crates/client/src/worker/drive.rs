@@ -50,7 +50,7 @@ pub(crate) async fn drive<T>(
 pub(crate) fn report_of(run: RunEnd<HandlerResult>, holding: &Holding) -> Option<Report> {
     match run {
         RunEnd::Ended(Ok(outcome)) => outcome.into_report(),
-        RunEnd::Ended(Err(error)) => error.into_report(),
+        RunEnd::Ended(Err(error)) => error.into_report(&holding.granted.held),
         RunEnd::Lost(LostCause::Ended {
             outcome: Some(LeaseOutcome::AgedOut), current_token: None, ..
         }) => {
@@ -58,7 +58,7 @@ pub(crate) fn report_of(run: RunEnd<HandlerResult>, holding: &Holding) -> Option
             let after = ShownTime(Duration::from_millis(holding.age_ms()));
             let why = "and it must have stopped before another worker may begin";
             let text = format!("the attempt was ended after {after}: its time limit is {limit}, {why}");
-            JobError::new(text).into_report()
+            JobError::new(text).into_report(&holding.granted.held)
         }
         // Where the claim is lost by the holder's own reckoning, that is ahead of the store's: it may be live still. The
         // work has stopped, so another worker may begin at once.

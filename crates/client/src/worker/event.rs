@@ -24,12 +24,14 @@ pub(super) type OnEvent = Arc<dyn Fn(&WorkerEvent<'_>) + Send + Sync>;
 #[non_exhaustive]
 pub enum WorkerEvent<'a> {
     /// No jobs can be claimed at the moment. The worker tries again. The event comes once, until a claim gets through.
+    #[non_exhaustive]
     ClaimFailed {
         /// What went wrong.
         error: &'a Error,
     },
     /// The report of an attempt that ended could not be sent yet. The worker tries again, until another worker may have the
     /// job. The event comes at most once for an attempt.
+    #[non_exhaustive]
     ReportDelayed {
         /// The job, as its handler had it.
         job: &'a Job,
@@ -49,7 +51,7 @@ pub enum WorkerEvent<'a> {
 ///
 /// `outcome` is the worker's side, `response` the store's. An attempt that completed under a claim that was lost in the
 /// meantime has the outcome `Completed` and the response [`Error::Lost`]: its result does not count.
-#[derive(Debug)]
+#[derive(Clone, Debug)]
 #[non_exhaustive]
 pub struct EndedAttempt {
     /// The job, as its handler had it.

@@ -171,7 +171,7 @@ async fn audit(work_dir: &WorkDirectory, fed: &[JobId]) -> usize {
     let fh = work_dir.connect("auditor").await;
     let counts = fh.jobs().counts().await.unwrap();
     let mut all_completed = JobCounts::default();
-    *all_completed.of(JobState::Completed) = u64::try_from(fed.len()).unwrap();
+    *all_completed.get_mut(JobState::Completed) = u64::try_from(fed.len()).unwrap();
     assert_eq!(counts, all_completed);
     for (number, id) in fed.iter().enumerate() {
         let detail = fh.jobs().get(*id).await.unwrap();

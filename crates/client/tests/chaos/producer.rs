@@ -4,7 +4,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, mpsc};
 use std::time::{Duration, Instant, SystemTime};
 
-use fencehold::job::{Backoff, RetryPolicy};
+use fencehold::job::RetryPolicy;
 use fencehold::store::{ListEventsRequest, file};
 use fencehold::{Fencehold, JobId};
 
@@ -70,7 +70,7 @@ impl Producer {
             let mut bits = [0; 10];
             bits[2..].copy_from_slice(&self.random.below(u64::MAX).to_be_bytes());
             let id = JobId::from_random(number, bits);
-            let soon = RetryPolicy::new(Backoff::Fixed, 10, 10);
+            let soon = RetryPolicy::fixed(Duration::from_millis(10));
             let mut job = queue.job(kind, &ChaosJob { number, holds_before }).id(id);
             if self.has_them_wait {
                 let soon = Duration::from_millis(self.random.below(2_000));

@@ -51,11 +51,11 @@ impl Time {
     }
 
     pub(crate) fn pass(&self, ms: u64) {
-        self.clock.advance(ms);
+        self.clock.advance_ms(ms);
     }
 
     pub(crate) fn pass_to(&self, at_ms: u64) {
-        self.clock.advance(at_ms - self.now_ms());
+        self.clock.advance_ms(at_ms - self.now_ms());
     }
 
     /// Waits until the handle's thread sleeps until some moment that is at most `most_ms` away, and goes there.

@@ -92,7 +92,8 @@ impl Fixture {
 
 /// Everything that can be said of a job.
 fn every_option(fixture: &Fixture, nth: u8) -> JobBuilder {
-    let retry = RetryPolicy::new(Backoff::Linear, 250, 90_000).jitter_percent(15);
+    let retry = RetryPolicy::new(Backoff::Linear, Duration::from_millis(250), Duration::from_millis(90_000))
+        .jitter_percent(15);
     fixture
         .fh
         .queue(QUEUE)
@@ -451,7 +452,7 @@ async fn an_effect_is_had_once_and_the_job_is_completed_with_it() {
             async move { attempt.await.unwrap() }
         });
         let worker = worker.start().unwrap();
-        let again = RetryPolicy::new(Backoff::Fixed, 1, 1);
+        let again = RetryPolicy::fixed(Duration::from_millis(1));
         let job = fixture
             .fh
             .queue(&queue)
@@ -568,7 +569,7 @@ async fn an_effect_that_is_in_doubt_is_not_had_and_stops_the_job() {
             async move { attempt.await.unwrap() }
         });
         let worker = worker.start().unwrap();
-        let again = RetryPolicy::new(Backoff::Fixed, 1, 1);
+        let again = RetryPolicy::fixed(Duration::from_millis(1));
         let id = fixture
             .fh
             .queue(&queue)

@@ -2,8 +2,9 @@
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
+use std::time::Duration;
 
-use fencehold::job::{AttemptOutcome, Backoff, JobState, RetryPolicy};
+use fencehold::job::{AttemptOutcome, JobState, RetryPolicy};
 use fencehold::{Error, Job, JobError, Outcome, WorkerEvent};
 use tokio::sync::{mpsc, oneshot};
 
@@ -95,7 +96,7 @@ async fn a_failed_job_is_tried_again_when_its_time_has_come() {
         attempt => Ok((attempt, job.failure_count(), job.token().get())),
     });
     let worker = worker.start().unwrap();
-    let retry = RetryPolicy::new(Backoff::Fixed, 5_000, 5_000).jitter_percent(0);
+    let retry = RetryPolicy::fixed(Duration::from_millis(5_000)).jitter_percent(0);
     let flaky = fixture.fh.queue("q").job("flaky", &()).retry(retry).enqueue();
     let id = done(flaky).await.job_id;
     fixture.until_failed(id).await;
@@ -394,7 +395,7 @@ async fn a_store_that_gives_no_jobs_is_an_event_once() {
         .worker()
         .handle_any(async |_job: Job, (): ()| {})
         .on_event(move |event| {
-            if let WorkerEvent::ClaimFailed { error } = event {
+            if let WorkerEvent::ClaimFailed { error, .. } = event {
                 failed.send(error.to_string()).unwrap();
             }
         });

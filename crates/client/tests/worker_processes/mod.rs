@@ -21,7 +21,8 @@ use tokio::sync::watch;
 
 /// Longer than anything that a test does to a process, however busy the machine.
 pub const TIMEOUT: Duration = Duration::from_secs(120);
-pub const TTL: Duration = Duration::from_secs(1);
+/// So long that a busy machine loses no claim that is renewed.
+pub const TTL: Duration = Duration::from_secs(3);
 
 /// Where Debian keeps it.
 const FAKETIME: &str = "/usr/lib/x86_64-linux-gnu/faketime/libfaketimeMT.so.1";

@@ -1,6 +1,7 @@
 //! Values in which everything is there that can be kept: every state, every ending, every event, what is left out too.
 
 use std::num::{NonZeroU32, NonZeroU64};
+use std::time::Duration;
 
 use fencehold_contract::Quota;
 use fencehold_contract::job::ScheduleSpec;
@@ -89,7 +90,8 @@ pub fn terms(backoff: Backoff) -> JobOptions {
         max_failures: 7,
         max_crashes: 2,
         attempt_timeout_ms: NonZeroU32::new(60_000),
-        retry: RetryPolicy::new(backoff, 250, 90_000).jitter_percent(15),
+        retry: RetryPolicy::new(backoff, Duration::from_millis(250), Duration::from_millis(90_000))
+            .jitter_percent(15),
     }
 }
 

@@ -1,6 +1,7 @@
 //! What the cases of the job contract stand on: its calls, blocking and short, by workers with names.
 
 use std::sync::atomic::{AtomicU64, Ordering};
+use std::time::Duration;
 
 use fencehold_contract::job::{
     AttemptLedgerEntry, AttemptRef, AttemptReport, AttemptView, ChangeJobBatchResponse, ChangeJobsRequest,
@@ -15,7 +16,7 @@ use fencehold_core::job::{
 };
 use fencehold_core::ledger::{Compensation, InDoubtPolicy};
 use fencehold_core::limits::{CRASH_SPREAD_MS, WAIT_MS_MAX};
-use fencehold_core::retry::{Backoff, RetryPolicy};
+use fencehold_core::retry::RetryPolicy;
 use fencehold_core::{BlockedAction, EventData, HoldId, Key, Reason, Token};
 
 use crate::concurrent::PendingCall;
@@ -326,7 +327,7 @@ impl Fixture {
 
     /// How many jobs a queue has in a state.
     pub(super) fn count(&self, name: &str, state: JobState) -> u64 {
-        self.queue_view(name).map_or(0, |mut view| *view.job_counts.of(state))
+        self.queue_view(name).map_or(0, |view| view.job_counts.get(state))
     }
 
     pub(super) fn set_queue(&self, name: &str, mode: QueueMode) -> QueueView {
@@ -435,7 +436,7 @@ pub(super) fn assert_over<T: std::fmt::Debug + PartialEq>(
 /// Terms on which every number is known: three attempts, two crashes, a fixed delay without jitter.
 pub(super) fn terms() -> JobOptions {
     let retry_ms = u32::try_from(RETRY_MS).expect("a short delay");
-    let retry = RetryPolicy::new(Backoff::Fixed, retry_ms, retry_ms);
+    let retry = RetryPolicy::fixed(Duration::from_millis(retry_ms.into()));
     JobOptions { max_failures: 3, max_crashes: 2, retry, ..JobOptions::default() }
 }
 

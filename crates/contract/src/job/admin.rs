@@ -217,8 +217,8 @@ pub struct Contents {
 
 impl Contents {
     /// Whether the queue can be removed.
-    pub fn check(mut self, queue: &QueueName) -> Result<(), StoreError> {
-        let jobs = JobState::ALL.map(|state| (*self.counts.of(state), state.to_string()));
+    pub fn check(self, queue: &QueueName) -> Result<(), StoreError> {
+        let jobs = JobState::ALL.map(|state| (self.counts.get(state), state.to_string()));
         let schedules = (self.schedules, "schedules".to_owned());
         let there = jobs.into_iter().chain([schedules]).filter(|(count, _)| *count > 0);
         let there: Vec<String> = there.map(|(count, what)| format!("{count} {what}")).collect();

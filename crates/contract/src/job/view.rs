@@ -182,7 +182,14 @@ wire! {
 
 impl JobCounts {
     /// The number for a state.
-    pub fn of(&mut self, state: JobState) -> &mut u64 {
+    pub fn get(&self, state: JobState) -> u64 {
+        let mut counts = *self;
+        *counts.get_mut(state)
+    }
+
+    /// The number for a state, to count with.
+    #[doc(hidden)]
+    pub fn get_mut(&mut self, state: JobState) -> &mut u64 {
         match state {
             JobState::Queued => &mut self.queued,
             JobState::Scheduled => &mut self.scheduled,

@@ -77,7 +77,7 @@ macro_rules! calls {
     ) => {
         $(#[$store_meta])*
         #[async_trait::async_trait]
-        pub trait $Store: Send + Sync + std::fmt::Debug {
+        pub trait $Store: $crate::operation::sealed::Sealed + Send + Sync + std::fmt::Debug {
             $(
                 $(#[$meta])*
                 fn $method<'a>(

@@ -21,6 +21,12 @@ pub use undelivered::{CallHold, UndeliveredGrant};
 pub use crate::job::{JobRequest, JobResponse};
 pub use crate::lease::{StoreRequest, StoreResponse};
 
+/// The traits that callers use may grow: only a [`StoreBackend`] has this, so nothing else can implement them.
+pub(crate) mod sealed {
+    pub trait Sealed {}
+    impl<T: super::StoreBackend + ?Sized> Sealed for T {}
+}
+
 impl From<JobRequest> for StoreRequest {
     fn from(ask: JobRequest) -> Self {
         StoreRequest::Job(ask)

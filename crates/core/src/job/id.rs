@@ -22,6 +22,7 @@ impl JobId {
     }
 
     /// No id: the server that enqueues the job is to make one. A job that still has it is refused.
+    #[doc(hidden)]
     pub const fn nil() -> Self {
         JobId([0; 16])
     }
@@ -33,6 +34,7 @@ impl JobId {
 
     /// The id of a job that follows from another one, always the same: so that it is enqueued once, however often that
     /// is tried.
+    #[doc(hidden)]
     pub fn following(self, name: &str) -> Self {
         let digest = Sha256::new().chain_update(self.0).chain_update(name).finalize();
         let mut id = self.0;
@@ -41,6 +43,7 @@ impl JobId {
     }
 
     /// The id of a job that was due at a moment under some name, always the same.
+    #[doc(hidden)]
     pub fn due(wall_ms: u64, name: &str) -> Self {
         let digest = Sha256::digest(name);
         let mut bits = [0; 10];
@@ -50,6 +53,7 @@ impl JobId {
 
     /// Whether it follows from something else, and was not made at random: a caller that can compute it could take it away
     /// from the job that is to have it.
+    #[doc(hidden)]
     pub const fn is_derived(self) -> bool {
         self.0[6] >> 4 == 8
     }
@@ -66,6 +70,7 @@ impl JobId {
 
     /// Something that looks random and is always the same for this job and this number: spreads jobs in time without
     /// a source of randomness.
+    #[doc(hidden)]
     pub fn spread(self, number: u64) -> u64 {
         let digest = Sha256::new().chain_update(self.0).chain_update(number.to_be_bytes()).finalize();
         let mut bits = [0; 8];

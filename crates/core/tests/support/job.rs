@@ -2,13 +2,14 @@
 //! moves.
 
 use std::num::NonZeroU32;
+use std::time::Duration;
 
 use fencehold_core::job::{
     AttemptOutcome, AttemptProof, AttemptRenewal, AttemptWrite, ForcedState, JobCommand, JobCommandResult,
     JobDecision, JobOptions, JobRecord, JobRefusal, JobStanding, JobState, ReportedAttempt, decide,
 };
 use fencehold_core::lease::{DeadlineChange, PreemptRequest};
-use fencehold_core::retry::{Backoff, RetryPolicy};
+use fencehold_core::retry::RetryPolicy;
 use fencehold_core::{EventData, Owner, Reason, Timestamp, Token};
 
 use super::{TTL_MS, changed, hold, owner, task, term};
@@ -31,7 +32,7 @@ pub(crate) struct OneJob {
 /// Terms on which every number is known: three attempts, two crashes, a fixed delay without jitter.
 pub(crate) fn terms() -> JobOptions {
     let retry_ms = u32::try_from(RETRY_MS).expect("a short delay");
-    let retry = RetryPolicy::new(Backoff::Fixed, retry_ms, retry_ms);
+    let retry = RetryPolicy::fixed(Duration::from_millis(retry_ms.into()));
     JobOptions { max_failures: 3, max_crashes: 2, retry, ..JobOptions::default() }
 }
 

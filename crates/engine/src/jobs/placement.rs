@@ -73,7 +73,7 @@ impl Engine {
             }
             _ => {}
         }
-        let count = queue.counts.of(shown);
+        let count = queue.counts.get_mut(shown);
         *count = count.saturating_sub(1);
         if shown.is_final() {
             jobs.finished = jobs.finished.saturating_sub(1);
@@ -123,7 +123,7 @@ impl Engine {
         let queue = jobs.queues.at_mut(queue_no);
         let (priority, arrival) = (record.options.priority, slot.arrival);
         let shown = record.state_at(self.now);
-        *queue.counts.of(shown) += 1;
+        *queue.counts.get_mut(shown) += 1;
         if !shown.is_final()
             && let Some(used) = self.table.used_mut(queue.space)
         {

@@ -193,10 +193,10 @@ impl QueueTable {
 
     pub(super) fn kept(&self, number: u32, namespace: Namespace) -> StoredQueue {
         let queue = self.at(number);
-        let mut counts = queue.counts;
+        let counts = queue.counts;
         let mut finished = JobCounts::default();
         for state in JobState::ALL.into_iter().filter(|state| state.is_final()) {
-            *finished.of(state) = *counts.of(state);
+            *finished.get_mut(state) = counts.get(state);
         }
         StoredQueue { number, namespace, name: queue.name.clone(), mode: queue.mode, finished }
     }

@@ -57,7 +57,7 @@ impl Engine {
         let jobs = &mut self.jobs;
         let Some(slot) = jobs.table.at(at) else { return true };
         let queue = jobs.queues.at_mut(slot.queue);
-        let count = queue.counts.of(JobState::Scheduled);
+        let count = queue.counts.get_mut(JobState::Scheduled);
         *count = count.saturating_sub(1);
         queue.counts.queued += 1;
         queue.ready.insert(slot.record.options.priority, slot.arrival, at);

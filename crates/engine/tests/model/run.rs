@@ -218,7 +218,7 @@ impl ModelRun {
     }
 
     fn pass(&mut self, ms: u64) {
-        self.clock.advance(ms);
+        self.clock.advance_ms(ms);
         self.settle();
         for ask in self.model.pass(ms) {
             let mut asked = self.under_way.remove(&ask).expect("one in line is under way");

@@ -7,7 +7,8 @@ use fencehold_contract::job::{
 use fencehold_core::Reason;
 use fencehold_core::job::{EffectName, JobId, JobKind, JobOptions, QueueName, ScheduleName, UniqueKey};
 use fencehold_core::ledger::{Compensation, InDoubtPolicy};
-use fencehold_core::retry::{Backoff, RetryPolicy};
+use fencehold_core::retry::RetryPolicy;
+use std::time::Duration;
 
 use super::audit::BEAT;
 use super::owner::{HeldJob, OwnerActivity};
@@ -392,7 +393,7 @@ impl Simulation {
 
 /// A retry policy that a short story has time for.
 fn quick() -> RetryPolicy {
-    RetryPolicy::new(Backoff::Fixed, 200, 200)
+    RetryPolicy::fixed(Duration::from_millis(200))
 }
 
 fn kind(name: &str) -> JobKind {

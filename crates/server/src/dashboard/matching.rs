@@ -147,12 +147,12 @@ async fn count_jobs(page: &PageRequest, filter: &JobFilter) -> Result<Count, Pro
         let queues = queues
             .iter()
             .filter(|queue| filter.queue.as_ref().is_none_or(|name| *name == queue.name));
-        let of = |mut counts: fencehold_contract::job::JobCounts| -> u64 {
+        let of = |counts: fencehold_contract::job::JobCounts| -> u64 {
             let states = fencehold_core::job::JobState::ALL;
             let states = states
                 .iter()
                 .filter(|state| filter.states.is_empty() || filter.states.contains(state));
-            states.map(|state| *counts.of(*state)).sum()
+            states.map(|state| counts.get(*state)).sum()
         };
         return Ok(Count { number: queues.map(|queue| of(queue.job_counts)).sum(), is_exact: true });
     }

@@ -307,7 +307,7 @@ async fn oldest_ready(page: &PageRequest, queue: &QueueView) -> Result<Option<u6
 /// and still not be the last.
 async fn attention(page: &PageRequest, queues: &[QueueView]) -> Result<Markup, Problem> {
     let states = [JobState::Failed, JobState::Quarantined, JobState::InDoubt];
-    let count = |state| -> u64 { queues.iter().map(|queue| *queue.job_counts.clone().of(state)).sum() };
+    let count = |state| -> u64 { queues.iter().map(|queue| queue.job_counts.get(state)).sum() };
     let counts = states.map(|state| (state, count(state)));
     let job_count: u64 = counts.iter().map(|(_, count)| count).sum();
     let mut jobs: Vec<JobView> = Vec::new();

@@ -43,14 +43,14 @@ pub(super) async fn view(page: Arc<PageRequest>) -> Result<PageResponse, Problem
 
 fn row(page: &PageRequest, queue: &QueueView) -> Markup {
     let name = queue.name.as_str();
-    let mut counts = queue.job_counts;
+    let counts = queue.job_counts;
     let class = if queue.mode == QueueMode::Open { "quiet" } else { "expired" };
     html! {
         tr {
             td { a class="name" href=(page.href("jobs", &[("queue", name)])) { (text::cell(name)) } }
             td { (text::badge(class, queue.mode.name())) }
             @for state in JobState::ALL {
-                @let count = *counts.of(state);
+                @let count = counts.get(state);
                 td class="number" {
                     @if count > 0 {
                         a href=(page.href("jobs", &[("queue", name), ("state", word(state))])) { (text::number(count)) }

@@ -130,7 +130,7 @@ fn queue(page: &PageRequest, view: &QueueView) -> Option<Stuck> {
 
 /// Jobs that wait for a person, or whose workers do not answer.
 async fn jobs(page: &PageRequest, queues: &[QueueView]) -> Result<Vec<Stuck>, Problem> {
-    let count = |state| -> u64 { queues.iter().map(|queue| *queue.job_counts.clone().of(state)).sum() };
+    let count = |state| -> u64 { queues.iter().map(|queue| queue.job_counts.get(state)).sum() };
     let list = async |states: Vec<JobState>, limit| {
         let filter = JobFilter { states, ..JobFilter::default() };
         page.call::<op::ListJobs>(ListJobsRequest { filter, cursor: None, limit }).await

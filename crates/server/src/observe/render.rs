@@ -231,7 +231,7 @@ async fn queues(page: &mut Page, server: &ServerInner, jobs: &dyn JobStore) {
         ] {
             let (namespace, name) = (namespace.clone(), name.clone());
             let labels = [("namespace", namespace), ("queue", name), ("state", state.name().to_owned())];
-            depths.push((labels, *queue.job_counts.of(state)));
+            depths.push((labels, queue.job_counts.get(state)));
         }
         let age_ms = oldest_ready_ms(server, jobs, call, queue).await;
         ages.push(([("namespace", namespace), ("queue", name)], age_ms as f64 / MS));

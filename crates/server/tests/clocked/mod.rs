@@ -34,7 +34,7 @@ fn a_server_whose_clock_is_moved_by_hand() {
     let Ok(store) = std::env::var(STORE) else { return };
     let clock = ManualClock::new();
     if let Some((store_ms, wall_ms)) = std::env::var(CLOCK).unwrap().split_once(' ') {
-        clock.advance(store_ms.parse::<u64>().unwrap() - clock.now().store_ms);
+        clock.advance_ms(store_ms.parse::<u64>().unwrap() - clock.now().store_ms);
         clock.set_wall(wall_ms.parse().unwrap());
     }
     let url: StoreUrl = store.parse().unwrap();
@@ -59,7 +59,7 @@ fn a_server_whose_clock_is_moved_by_hand() {
 
 fn obey(clock: &ManualClock, order: &str) {
     match order.split_once(' ').unwrap() {
-        ("pass", ms) => clock.advance(ms.parse().unwrap()),
+        ("pass", ms) => clock.advance_ms(ms.parse().unwrap()),
         ("wall", ms) => clock.set_wall(ms.parse().unwrap()),
         other => panic!("an unknown order: {other:?}"),
     }

@@ -84,7 +84,7 @@ impl TestStore for ServerTestStore {
     }
 
     fn pass(&self, ms: u64) {
-        self.clock.advance(ms);
+        self.clock.advance_ms(ms);
         self.order(&format!("pass {ms}"));
     }
 

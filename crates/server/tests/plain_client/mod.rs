@@ -108,7 +108,7 @@ impl PlainClient {
         eventually("the job is ready", || {
             let claimed = self.post("/v1/jobs/claim", "", &body);
             let Some(job) = claimed["jobs"].get(0) else {
-                clock.advance(250);
+                clock.advance_ms(250);
                 return None;
             };
             Some(

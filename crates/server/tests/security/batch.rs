@@ -190,7 +190,7 @@ fn who_was_denied_in_a_batch_is_in_the_audit_under_the_operation_itself() {
 fn each_operation_counts_against_the_pace_of_its_caller() {
     let fixture = SecurityFixture::limited(|limits| limits.requests_per_second = 5);
     let (loud, operator) = (fixture.admin("a"), fixture.operator());
-    fixture.clock.advance(10_000);
+    fixture.clock.advance_ms(10_000);
     let results = fixture.batch(&loud, (0..20).map(|_| enqueue("q")));
     let (done, over) = results.split_at(10);
     assert!(done.iter().all(|result| kind(result).is_empty()), "two seconds' worth at once: {done:?}");

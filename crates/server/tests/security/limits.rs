@@ -142,7 +142,7 @@ fn a_caller_over_its_pace_gets_429_with_when_to_come_back_and_its_renewals_still
         (limits.requests_per_second, limits.renewals_per_second) = (5, 100);
     });
     let (loud, quiet) = (fixture.admin("a"), fixture.admin("b"));
-    fixture.clock.advance(10_000);
+    fixture.clock.advance_ms(10_000);
     let fence = fixture.acquire(&loud, "k", 1, 30_000);
     let mut asked = (0..20).map(|_| fixture.ask(&loud, "GET", "/v1/leases", None));
     let said = asked.find(|said| said.status != 200).unwrap();
@@ -155,7 +155,7 @@ fn a_caller_over_its_pace_gets_429_with_when_to_come_back_and_its_renewals_still
     let attempt = json!({ "job_id": JOB, "hold_id": hold(2), "token": 1 });
     assert_eq!(fixture.post(&loud, "/v1/jobs/renew", attempt).status, 404, "of an attempt too");
     assert_eq!(fixture.ask(&quiet, "GET", "/v1/leases", None).status, 200, "another's pace is another's");
-    fixture.clock.advance(200);
+    fixture.clock.advance_ms(200);
     assert_eq!(fixture.ask(&loud, "GET", "/v1/leases", None).status, 200);
 }
 

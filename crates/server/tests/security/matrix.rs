@@ -54,7 +54,7 @@ fn the_matrix_of_http_is_what_was_seen() {
             .map(|headers| cell(headers, method, &path(spec.path), body.as_ref()));
         rows.push((format!("`{}`", spec.name), cells.collect()));
         // An advance closes the store for as long as the longest ttl.
-        fixture.clock.advance(3_600_000);
+        fixture.clock.advance_ms(3_600_000);
     }
     for page in PAGES {
         rows.push((

@@ -121,6 +121,6 @@ fn a_store_that_is_closed_by_an_advance_is_not_ready() {
     assert!(ready.head.contains("retry-after: 86400"), "{ready:?}");
     let said = fixture.post(&operator, "/v1/leases/acquire", acquire("k", 2, 30_000));
     assert!(said.status == 503 && said.head.contains("retry-after: 86400"), "{said:?}");
-    fixture.clock.advance(86_400_000);
+    fixture.clock.advance_ms(86_400_000);
     eventually("it is ready again", || fixture.ask_with("", "GET", "/readyz", None).status == 200);
 }

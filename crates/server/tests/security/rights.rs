@@ -279,9 +279,9 @@ fn an_expired_token_is_refused_from_its_moment_on_and_told_so() {
     let fixture = SecurityFixture::new();
     let end = fixture.clock_wall_ms() + 60_000;
     let token = fixture.token_until(Some("team"), &[Scope::Admin], Some(end));
-    fixture.clock.advance(59_999);
+    fixture.clock.advance_ms(59_999);
     assert_eq!(fixture.ask(&token, "GET", "/v1/leases", None).status, 200);
-    fixture.clock.advance(1);
+    fixture.clock.advance_ms(1);
     let said = fixture.ask(&token, "GET", "/v1/leases", None);
     assert_eq!(said.status, 401);
     assert!(said.json["detail"].as_str().unwrap().contains("has expired"), "{said:?}");

@@ -22,7 +22,7 @@ impl ClockedMachine {
     /// Booted this long ago, with its wall clock off by this much.
     fn new(place: &ObjectUrl, booted_ms: u64, wall_off_ms: i64) -> Self {
         let clock = ManualClock::new();
-        clock.advance(booted_ms);
+        clock.advance_ms(booted_ms);
         clock.set_wall(1_800_000_000_000_u64.saturating_add_signed(wall_off_ms));
         let store = open_on(Cloud::open(place).unwrap(), place, Arc::new(clock.clone()));
         ClockedMachine { store, clock }
@@ -47,7 +47,7 @@ fn machines_whose_clocks_agree_in_nothing_take_over_at_the_same_age() {
             let context = format!("{server:?}, booted {booted_ms} ms ago, off by {wall_off_ms} ms");
             let first = holder.acquire(ask("k", "A")).unwrap();
             assert!(contender.acquire(ask("k", "B")).is_err(), "{context}");
-            let pass = |ms| [&holder, &contender].map(|machine| machine.clock.advance(ms));
+            let pass = |ms| [&holder, &contender].map(|machine| machine.clock.advance_ms(ms));
             pass(over_after_ms(TTL_MS) - 1);
             assert!(contender.acquire(ask("k", "B")).is_err(), "{context}: a moment too early");
             // A jump of the wall clock in the middle changes nothing either.
@@ -73,8 +73,8 @@ fn a_slow_holder_and_a_fast_contender_never_hold_together() {
     for round in 0..5 {
         assert!(contender.acquire(ask("k", "B")).is_err(), "round {round}");
         // Right up to what the holder takes for its deadline.
-        holder.clock.advance(TTL_MS - 1);
-        contender.clock.advance((TTL_MS - 1) * 108 / 92);
+        holder.clock.advance_ms(TTL_MS - 1);
+        contender.clock.advance_ms((TTL_MS - 1) * 108 / 92);
         assert!(contender.acquire(ask("k", "B")).is_err(), "round {round}: it believes in its lease");
         assert!(holder.store.renew_one(&own).is_ok(), "round {round}");
     }

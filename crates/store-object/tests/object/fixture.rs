@@ -49,7 +49,7 @@ impl Fixture {
 
     /// Lets enough time pass for one that has been watching.
     pub fn run_out(&self) {
-        self.clock.advance(over_after_ms(TTL_MS));
+        self.clock.advance_ms(over_after_ms(TTL_MS));
     }
 }
 

@@ -37,7 +37,7 @@ fn only_a_new_key_is_counted_and_only_where_there_is_a_limit() {
         assert_eq!(reads(&a), 3, "{server:?}: a new key where only the ttl is limited");
         a.release(&held).unwrap();
         limits(&b, keys(2)).unwrap();
-        fixture.clock.advance(60_000);
+        fixture.clock.advance_ms(60_000);
         a.take("one");
         assert_eq!(reads(&a), 2, "{server:?}: a known key, and limits");
         let held = a.take("two");
@@ -66,7 +66,7 @@ fn a_limit_counts_within_a_minute_and_one_that_is_lifted_at_once() {
     limits(&b, ttl(TTL_MS - 1)).unwrap();
     let held = a.take("k");
     a.release(&held).unwrap();
-    fixture.clock.advance(60_000);
+    fixture.clock.advance_ms(60_000);
     match a.acquire(a.ask("k")) {
         Err(StoreError::BadInput(bad)) => assert!(bad.message.contains("29999 ms"), "{bad}"),
         other => panic!("above the longest: {other:?}"),

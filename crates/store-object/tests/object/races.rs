@@ -69,9 +69,9 @@ fn an_advance_that_another_outran_opens_nothing_earlier() {
         // What a new key meets is in the bucket, not in the answer.
         let fresh = fixture.holder("C");
         unavailable(fresh.acquire(fresh.ask("new")));
-        fixture.clock.advance(over_after_ms(TTL_MS));
+        fixture.clock.advance_ms(over_after_ms(TTL_MS));
         assert!(fresh.acquire(fresh.ask("new")).is_err(), "{server:?}: opened too early");
-        fixture.clock.advance(over_after_ms(LONG_MS));
+        fixture.clock.advance_ms(over_after_ms(LONG_MS));
         fresh.take("new");
     }
 }
@@ -145,10 +145,10 @@ fn a_reused_name_waits_like_anybody_else() {
         let dead = fixture.holder("worker-1").take("k");
         let reborn = fixture.holder("worker-1");
         assert_eq!(reborn.held_by("k"), ("worker-1".to_owned(), dead.token));
-        fixture.clock.advance(over_after_ms(TTL_MS) - 1);
+        fixture.clock.advance_ms(over_after_ms(TTL_MS) - 1);
         let holder = reborn.held_by("k");
         assert_eq!(holder, ("worker-1".to_owned(), dead.token), "{server:?}: a moment too early");
-        fixture.clock.advance(1);
+        fixture.clock.advance_ms(1);
         assert!(reborn.take("k").token > dead.token);
     }
 }
@@ -198,7 +198,7 @@ fn after_a_restored_bucket_was_advanced_no_token_comes_twice() {
             let why = unavailable(fresh.acquire(fresh.ask(key)));
             assert!(why.contains("store advance"), "{server:?}: {why}");
         }
-        fixture.clock.advance(advanced.closed_for_ms);
+        fixture.clock.advance_ms(advanced.closed_for_ms);
         assert!(fresh.take("k").token > lost.token, "{server:?}");
         assert!(fresh.take("made-since").token > unknown.token, "{server:?}");
     }
@@ -213,11 +213,11 @@ fn the_recorded_ttl_counts() {
         let held = a.take("k");
         let brief = || AcquireLeaseRequest { ttl_ms: TTL_MS / 10, ..b.ask("k") };
         assert!(b.acquire(brief()).is_err());
-        fixture.clock.advance(over_after_ms(TTL_MS / 10));
+        fixture.clock.advance_ms(over_after_ms(TTL_MS / 10));
         assert!(b.acquire(brief()).is_err(), "{server:?}: by its own ttl it would be over");
-        fixture.clock.advance(over_after_ms(TTL_MS) - over_after_ms(TTL_MS / 10) - 1);
+        fixture.clock.advance_ms(over_after_ms(TTL_MS) - over_after_ms(TTL_MS / 10) - 1);
         assert!(b.acquire(brief()).is_err(), "{server:?}: a moment too early");
-        fixture.clock.advance(1);
+        fixture.clock.advance_ms(1);
         assert!(b.acquire(brief()).unwrap().grant.token > held.token);
     }
 }
@@ -248,9 +248,9 @@ fn a_renewal_that_changes_nothing_is_seen_as_a_change() {
             assert_ne!((&before.body, &before.version.0), (&after.body, &after.version.0), "{server:?}");
             assert_ne!(before.version, after.version, "{server:?}");
         }
-        fixture.clock.advance(over_after_ms(TTL_MS) - 1);
+        fixture.clock.advance_ms(over_after_ms(TTL_MS) - 1);
         assert_eq!(b.held_by("k"), ("A".to_owned(), held.token));
-        fixture.clock.advance(1);
+        fixture.clock.advance_ms(1);
         // First seen only now, whatever b saw before the renewals.
         let holder = b.held_by("k");
         assert_eq!(holder, ("A".to_owned(), held.token), "{server:?}: a renewal was taken for a dead holder");

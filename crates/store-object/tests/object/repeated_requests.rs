@@ -38,7 +38,7 @@ fn a_hold_id_that_comes_back_in_another_process_gets_its_lease_and_no_more_time(
         let (a, again) = (fixture.holder("A"), fixture.holder("A"));
         let request = a.ask("k");
         let first = a.acquire(request.clone()).unwrap();
-        fixture.clock.advance(TTL_MS / 3);
+        fixture.clock.advance_ms(TTL_MS / 3);
         let repeat = AcquireLeaseRequest { hold_id_age_ms: TTL_MS / 3, ..request.clone() };
         let second = again.acquire(repeat.clone()).unwrap();
         assert_eq!((second.grant.token, second.grant.resumed), (first.grant.token, true));

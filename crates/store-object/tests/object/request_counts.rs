@@ -26,7 +26,7 @@ fn an_acquire_costs_a_read_and_a_write_a_renewal_and_a_release_a_write_each() {
             assert_eq!(cost(&a), (0, write), "{server:?}: a renewal");
         }
         a.release(&held).unwrap();
-        fixture.clock.advance(60_000);
+        fixture.clock.advance_ms(60_000);
         a.gate.take();
         let held = a.take("k");
         assert_eq!(cost(&a), (2, write), "{server:?}: limits are read once a minute");

@@ -54,7 +54,7 @@ impl TestStore for ObjectTestStore {
     }
 
     fn pass(&self, ms: u64) {
-        self.clock.advance(ms);
+        self.clock.advance_ms(ms);
     }
 
     /// A lease is over for a contender when it has seen it for long enough: so both handles look, and then time passes.
@@ -64,7 +64,7 @@ impl TestStore for ObjectTestStore {
         }
         let view = block_on(self.handles()[0].get(call, key.clone())).unwrap();
         if let Some(holder) = view.and_then(|view| view.holder) {
-            self.clock.advance(over_after_ms(holder.ttl_ms));
+            self.clock.advance_ms(over_after_ms(holder.ttl_ms));
         }
     }
 
@@ -84,7 +84,7 @@ impl TestStore for ObjectTestStore {
             // A key that was never held: asking for it is looking at what an advance has left for such keys.
             let _ = block_on(handle.acquire(&call, crate::ask("never-held", "nobody")));
         }
-        self.clock.advance(closed_for_ms);
+        self.clock.advance_ms(closed_for_ms);
     }
 
     fn shift_wall(&self, by_ms: i64) {

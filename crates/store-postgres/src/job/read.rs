@@ -159,7 +159,7 @@ impl Call<'_> {
 pub(super) fn job_counts(by_state: &[i64]) -> JobCounts {
     let mut counts = JobCounts::default();
     for (state, count) in JobState::ALL.into_iter().zip(by_state) {
-        *counts.of(state) = from_sql(*count);
+        *counts.get_mut(state) = from_sql(*count);
     }
     counts
 }

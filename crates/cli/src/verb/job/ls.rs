@@ -129,8 +129,8 @@ pub(crate) struct CountArgs {
 
 impl CountArgs {
     pub(crate) async fn run(self, context: &Context) -> VerbResult {
-        let mut all = context.look(async |store| counts(store, self.queue.as_ref()).await).await?;
-        let lines = JobState::ALL.map(|state| (state.name(), all.of(state).to_string()));
+        let all = context.look(async |store| counts(store, self.queue.as_ref()).await).await?;
+        let lines = JobState::ALL.map(|state| (state.name(), all.get(state).to_string()));
         context.output.one(&all, |style| facts(style, lines))
     }
 }
@@ -138,10 +138,10 @@ impl CountArgs {
 /// How many jobs there are, in a queue or in all of them.
 async fn counts(store: &OpenStore, queue: Option<&QueueName>) -> Result<JobCounts, Failure> {
     let mut all = JobCounts::default();
-    for mut view in store.ask(async |jobs, call| jobs.list_queues(call).await).await? {
+    for view in store.ask(async |jobs, call| jobs.list_queues(call).await).await? {
         if queue.is_none_or(|queue| *queue == view.name) {
             for state in JobState::ALL {
-                *all.of(state) += *view.job_counts.of(state);
+                *all.get_mut(state) += view.job_counts.get(state);
             }
         }
     }
@@ -154,7 +154,7 @@ pub(super) async fn count(
     queue: Option<&QueueName>,
     states: &[JobState],
 ) -> Result<u64, Failure> {
-    let mut all = counts(store, queue).await?;
+    let all = counts(store, queue).await?;
     let states = if states.is_empty() { &JobState::ALL[..] } else { states };
-    Ok(states.iter().map(|state| *all.of(*state)).sum())
+    Ok(states.iter().map(|state| all.get(*state)).sum())
 }

@@ -199,10 +199,10 @@ impl Args {
         let told = Arc::clone(&lines);
         let worker = worker
             .on_event(move |event| match event {
-                WorkerEvent::ClaimFailed { error } => {
+                WorkerEvent::ClaimFailed { error, .. } => {
                     told.note(&format!("no jobs can be claimed at the moment: {error}; trying again"));
                 }
-                WorkerEvent::ReportDelayed { job, error } => told.note(&format!(
+                WorkerEvent::ReportDelayed { job, error, .. } => told.note(&format!(
                     "job {}: what came of it cannot be reported at the moment: {error}; trying again (after a signal to stop, too, \
                      unless another one comes)",
                     job.id()

@@ -41,7 +41,7 @@ impl<'f> Scene<'f> {
     }
 
     fn pass(&self, ms: u64) {
-        self.fixture.clock.advance(ms);
+        self.fixture.clock.advance_ms(ms);
     }
 
     pub(super) fn acquire(&self, key: &str, owner: &str, number: u8, ttl_ms: u64) -> u64 {

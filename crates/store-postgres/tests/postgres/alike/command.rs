@@ -193,7 +193,7 @@ impl StorePair {
         while left_ms > 0 {
             let step_ms = due_ms.unwrap_or(left_ms).min(left_ms);
             left_ms -= step_ms;
-            self.clock.advance(step_ms);
+            self.clock.advance_ms(step_ms);
             self.test_store.pass(step_ms);
             block_on(self.memory.status(&call(0))).unwrap();
             due_ms = self.sweep();

@@ -2,6 +2,7 @@
 
 use std::collections::BTreeSet;
 use std::num::NonZeroU32;
+use std::time::Duration;
 
 use fencehold_contract::job::{
     AttemptLedgerEntry, AttemptRef, AttemptReport, BeginOperationRequest, BegunOperation,
@@ -226,7 +227,12 @@ impl KnownIds {
             }
             return job;
         }
-        let retry = RetryPolicy::new(Backoff::Exponential, 2_000, 60_000).jitter_percent(20);
+        let retry = RetryPolicy::new(
+            Backoff::Exponential,
+            Duration::from_millis(2_000),
+            Duration::from_millis(60_000),
+        )
+        .jitter_percent(20);
         let terms = JobOptions {
             priority: *choices.pick(&[0, 0, 0, -1, 5]),
             max_failures: *choices.pick(&[1, 2, 10]),

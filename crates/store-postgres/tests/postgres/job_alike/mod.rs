@@ -89,7 +89,7 @@ impl JobStorePair {
 
     /// Lets time pass at both, and returns when what ran out by it is on record at both.
     fn pass(&self, ms: u64) {
-        self.clock.advance(ms);
+        self.clock.advance_ms(ms);
         self.test_store.pass(ms);
         let sql = format!(
             "SELECT count(*) FROM {0}.job_running WHERE deadline_ms <= {0}.now_ms()",

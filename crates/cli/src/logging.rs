@@ -1,6 +1,6 @@
 //! Logs, on stderr, if the user asks for them.
 
-use std::io;
+use std::io::{self, IsTerminal as _};
 
 #[cfg(feature = "server")]
 use fencehold_server::config::{LogFormat, LogSettings};
@@ -18,8 +18,16 @@ use crate::show::Style;
 
 const LOG_VARIABLE: &str = "FENCEHOLD_LOG";
 
-/// Starts logging: by the variable, which can say most; else by the number of `-v`.
-pub(crate) fn start(verbose: u8) -> Result<(), Failure> {
+/// Starts logging: by the variable, which can say most; else by the number of `-v`. Beside a verb that draws on the whole terminal only
+/// where stderr is elsewhere.
+pub(crate) fn start(verbose: u8, draws: bool) -> Result<(), Failure> {
+    if draws && io::stderr().is_terminal() {
+        if verbose > 0 {
+            return Err(Failure::usage("-v would log over what is drawn")
+                .with_next("Send the log elsewhere: `fencehold top -v 2>top.log`."));
+        }
+        return Ok(());
+    }
     registry().with(filter(verbose, "error")?).with(lines()).init();
     Ok(())
 }

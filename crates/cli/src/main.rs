@@ -53,7 +53,7 @@ fn act() -> Result<ExitCode, Failure> {
     let serves = cli.verb.serves();
     if !serves {
         // A server logs as its settings say.
-        logging::start(cli.global.verbose)?;
+        logging::start(cli.global.verbose, cli.verb.draws())?;
     }
     let context = context::Context::new(cli.global)?;
     let mut builder = if serves {

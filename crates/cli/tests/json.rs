@@ -38,7 +38,7 @@ fn problem(said: &CommandOutput) -> Value {
 /// Verbs that no operation of the server is the same as.
 const WITHOUT_OPERATION: &str = "serve, run, work, job count, schedule next, explain, advise, plan, store create, store migrate, \
     store probe, store backup, store restore, store check, config check, demo, doctor, bench lease, bench job, \
-    race ls, race run, completions, man, help, version";
+    race ls, race run, top, completions, man, help, version";
 
 /// Verbs and requests side by side, on one store. Where both change something, each has its own, named `…-verb` and `…-http`.
 struct SideBySide {

@@ -30,6 +30,8 @@ mod run;
 mod serve;
 mod support;
 mod terminal;
+#[cfg(feature = "top")]
+mod top;
 #[cfg(feature = "postgres")]
 mod upgrade;
 mod usage;

@@ -2,65 +2,11 @@
 #![cfg(feature = "file")]
 
 use std::collections::BTreeSet;
-use std::fs::{File, OpenOptions};
-use std::io::{Read, Write};
-use std::process::Command;
-use std::time::Duration;
+use std::fs::OpenOptions;
+use std::io::Write;
 
-use rustix::event::{PollFd, PollFlags, Timespec, poll};
-use rustix::pty::{OpenptFlags, grantpt, openpt, ptsname, unlockpt};
-
-use crate::support::{RunningProcess, TestDirectory, every_verb, path_with_fencehold};
-
-/// A terminal with a shell on it, in a session of its own.
-struct TestTerminal {
-    keys: File,
-    seen: String,
-    _shell: RunningProcess,
-}
-
-impl TestTerminal {
-    fn new(dir: &TestDirectory, shell: &[&str]) -> Self {
-        let keys = openpt(OpenptFlags::RDWR | OpenptFlags::NOCTTY | OpenptFlags::CLOEXEC).unwrap();
-        grantpt(&keys).unwrap();
-        unlockpt(&keys).unwrap();
-        let name = ptsname(&keys, Vec::new()).unwrap();
-        let screen = OpenOptions::new().read(true).write(true).open(name.to_str().unwrap()).unwrap();
-        let mut command = Command::new("setsid");
-        command
-            .args(["--ctty", "--wait"])
-            .args(shell)
-            .current_dir(dir.path(""))
-            .envs([("FENCEHOLD_STORE", dir.store().as_str()), ("PS1", "ready> "), ("NO_COLOR", "1")])
-            .stdin(screen.try_clone().unwrap())
-            .stdout(screen.try_clone().unwrap())
-            .stderr(screen)
-            .env("PATH", path_with_fencehold());
-        let child = command.spawn().unwrap();
-        TestTerminal { keys: File::from(keys), seen: String::new(), _shell: RunningProcess::adopt(child) }
-    }
-
-    fn press(&mut self, keys: &str) {
-        self.keys.write_all(keys.as_bytes()).unwrap();
-    }
-
-    /// Reads the screen until this is on it, and forgets what came before.
-    fn expect(&mut self, text: &str) -> String {
-        loop {
-            if let Some(at) = self.seen.find(text) {
-                let end = at + text.len();
-                return self.seen.drain(..end).collect();
-            }
-            let limit = Timespec::try_from(Duration::from_secs(30)).unwrap();
-            let ready = poll(&mut [PollFd::new(&self.keys, PollFlags::IN)], Some(&limit)).unwrap();
-            assert_ne!(ready, 0, "{text:?} never came: {:?}", self.seen);
-            let mut bytes = [0; 1024];
-            let count = self.keys.read(&mut bytes).unwrap_or(0);
-            assert_ne!(count, 0, "{text:?} never came: {:?}", self.seen);
-            self.seen.push_str(&String::from_utf8_lossy(&bytes[..count]));
-        }
-    }
-}
+use crate::support::terminal::TestTerminal;
+use crate::support::{TestDirectory, every_verb};
 
 #[test]
 fn the_command_is_in_the_foreground_and_the_shell_is_there_again_afterwards() {
@@ -294,6 +240,7 @@ fn shown(long: &str, key: &str, id: &str, queue: &str) -> Vec<(&'static str, Str
             "race run",
             "fh race run R06; fh race run R06-job --naive; fh race run R05; fh race run R0".to_owned(),
         ),
+        ("top", "fh top </dev/null; fh top -o json; fh top --every 1ms; fh top -v".to_owned()),
         ("version", "fh version".to_owned()),
         ("help", "fh help; fh help nonsense".to_owned()),
     ]

@@ -16,8 +16,7 @@ use crate::output::{Format, Output, note};
 use crate::show::Colour;
 use crate::show::{Cell, Style, Table, utc_ms};
 
-use sentence::Sentence;
-pub(crate) use sentence::{ended_colour, how_colour, state_colour};
+pub(crate) use sentence::{Sentence, ended_colour, how_colour, state_colour};
 
 /// How long one request waits for the next event. Nothing depends on it.
 const WAIT_MS: u64 = 30_000;

@@ -10,15 +10,15 @@ use crate::duration::{show_exact_ms, show_ms};
 use crate::show::{Colour, utc};
 
 /// A fact in people's words.
-pub(super) struct Sentence {
-    pub(super) what: String,
-    pub(super) token: Option<u64>,
-    pub(super) detail: String,
-    pub(super) colour: Colour,
+pub(crate) struct Sentence {
+    pub(crate) what: String,
+    pub(crate) token: Option<u64>,
+    pub(crate) detail: String,
+    pub(crate) colour: Colour,
 }
 
 impl Sentence {
-    pub(super) fn of(fact: &EventData) -> Self {
+    pub(crate) fn of(fact: &EventData) -> Self {
         match fact {
             EventData::LeaseAcquired { token, owner, task, ttl_ms } => {
                 let detail = format!("by {owner}{}, ttl {}", for_task(task.as_ref()), show_exact_ms(*ttl_ms));

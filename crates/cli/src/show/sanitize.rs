@@ -28,6 +28,32 @@ pub(crate) fn safe(text: &str) -> Cow<'_, str> {
     Cow::Owned(shown)
 }
 
+/// A text for one line of a screen that is drawn: no line break, no tab and no colour is left of it, and nothing that cannot be seen.
+#[cfg(feature = "top")]
+pub(crate) fn safe_in_line(text: &str) -> Cow<'_, str> {
+    let is_odd = |c: char| is_odd(c) || is_unseen(c);
+    if !text.chars().any(is_odd) {
+        return Cow::Borrowed(text);
+    }
+    let mut shown = String::with_capacity(text.len());
+    for c in text.chars() {
+        if is_odd(c) {
+            let _ = write!(shown, "{}", c.escape_unicode());
+        } else {
+            shown.push(c);
+        }
+    }
+    Cow::Owned(shown)
+}
+
+/// Whether a character takes no room, so that two names would look alike.
+#[cfg(feature = "top")]
+fn is_unseen(c: char) -> bool {
+    matches!(c,
+        '\u{ad}' | '\u{180e}' | '\u{200b}'..='\u{200f}' | '\u{2028}' | '\u{2029}' | '\u{2060}'..='\u{206f}'
+        | '\u{feff}' | '\u{fff9}'..='\u{fffb}' | '\u{e0000}'..='\u{e007f}')
+}
+
 /// JSON in which characters that turn the direction of text are escaped: the same document, and safe to look at.
 pub(crate) fn safe_json(text: String) -> String {
     if !text.chars().any(is_turning) {
@@ -68,6 +94,16 @@ mod tests {
         assert_eq!(safe("plain\ttext\n"), "plain\ttext\n");
         assert_eq!(safe("\u{1b}[31mred\u{1b}[0m"), "\u{1b}[31mred\u{1b}[0m");
         assert_eq!(safe("a\u{1b}[2Jb\u{202e}c\r\u{9b}"), "a\\u{1b}[2Jb\\u{202e}c\\u{d}\\u{9b}");
+    }
+
+    #[cfg(feature = "top")]
+    #[test]
+    fn on_a_line_of_a_screen_nothing_stays_that_is_no_letter() {
+        assert_eq!(safe_in_line("plain text, ünïx 日本"), "plain text, ünïx 日本");
+        assert_eq!(
+            safe_in_line("a\tb\n\u{1b}[31mc\u{202e}d\u{200b}"),
+            "a\\u{9}b\\u{a}\\u{1b}[31mc\\u{202e}d\\u{200b}"
+        );
     }
 
     #[test]

@@ -73,7 +73,7 @@ impl Style {
 
 /// A line as lines of at most so many columns, broken between words. What stands between backticks stays together if
 /// it fits, so that a command can be copied; a word that is longer than a line is cut.
-pub(super) fn wrap(text: &str, columns: usize) -> Vec<String> {
+pub(crate) fn wrap(text: &str, columns: usize) -> Vec<String> {
     let (mut lines, mut line) = (Vec::new(), String::new());
     for mut word in words(text) {
         if !line.is_empty() && width(&line) + 1 + width(word) <= columns {

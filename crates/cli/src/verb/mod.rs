@@ -28,6 +28,8 @@ mod schedule;
 #[cfg(feature = "server")]
 mod serve;
 mod store;
+#[cfg(feature = "top")]
+mod top;
 mod work;
 
 use crate::failure::Failure;
@@ -93,6 +95,8 @@ verbs! { Verb:
     Effect = effect::Verb,
     #[command(subcommand)]
     Event = event::Verb,
+    #[cfg(feature = "top")]
+    Top = top::Args,
     Explain = explain::Args,
     Advise = advise::Args,
     Plan = plan::Args,
@@ -131,5 +135,14 @@ impl Verb {
         #[cfg(not(feature = "server"))]
         let serves = false;
         serves
+    }
+
+    /// Whether it draws on the whole terminal, where no other line has a place.
+    pub(crate) fn draws(&self) -> bool {
+        #[cfg(feature = "top")]
+        let draws = matches!(self, Verb::Top(_));
+        #[cfg(not(feature = "top"))]
+        let draws = false;
+        draws
     }
 }

@@ -3,6 +3,8 @@
 #![allow(clippy::disallowed_methods, reason = "real processes live in real time")]
 #![allow(unreachable_pub, reason = "it is a module of a test program")]
 
+pub mod terminal;
+
 use std::ffi::{OsStr, OsString};
 use std::fs;
 use std::io::{BufRead, BufReader, Read, Write};

@@ -131,7 +131,8 @@ impl Top {
 
     /// Starts it, after something else, in a shell that says afterwards how it ended.
     fn start_after(before: &str, dir: &TestDirectory, options: &str) -> Self {
-        let top = format!("echo $$ >pid; exec fencehold top --every 100ms {options}");
+        let every = if options.contains("--every") { "" } else { "--every 100ms" };
+        let top = format!("echo $$ >pid; exec fencehold top {every} {options}");
         let script = format!("read line; {before}; TERM=xterm sh -c '{top}'; echo ended=$?");
         let mut terminal = TestTerminal::new(dir, &["sh", "-c", &script]);
         terminal.resize(80, 24);
@@ -213,6 +214,40 @@ fn a_lease_is_looked_at_and_revoked_and_the_terminal_is_given_back() {
     top.ended(0);
     let lease = dir.lease("reports/daily");
     assert_has(&lease["endings"][0], &json!({ "token": 1, "outcome": "revoked", "reason": "host is gone" }));
+}
+
+#[test]
+fn a_revocation_of_what_is_no_longer_held_does_not_hit_the_next_holder() {
+    let dir = two_leases();
+    let mut top = Top::start(&dir, "--every 1h");
+    top.shows("reports/daily");
+    top.press("jx");
+    top.shows("ends the hold of ada under token 1, and no later one");
+    // What is on the screen is not looked at again before it is confirmed.
+    dir.succeeds("lease revoke reports/daily --reason other");
+    dir.succeeds("lease acquire reports/daily --owner eve --ttl 1h");
+    top.press("gone\r");
+    top.shows("the lease under token 1 is over");
+    top.press("q");
+    top.ended(0);
+    assert_eq!(dir.lease("reports/daily")["holder"]["owner"], "eve");
+}
+
+#[test]
+fn what_is_pasted_revokes_nothing() {
+    let dir = two_leases();
+    let mut top = Top::start(&dir, "");
+    top.shows("reports/daily");
+    top.press("\u{1b}[200~x\rgone\rq\u{1b}[201~");
+    top.press("x");
+    top.shows("Reason:");
+    top.press("\u{1b}[200~gone\rq\u{1b}[201~");
+    top.shows("Reason: gone q");
+    top.press("\u{1b}");
+    top.shows("nothing was done");
+    top.press("q");
+    top.ended(0);
+    assert_eq!(dir.json("lease ls")["leases"].as_array().map(Vec::len), Some(2));
 }
 
 #[test]

@@ -112,7 +112,7 @@ impl TextField {
         match key {
             Pressed::Char(c) => self.push(*c),
             Pressed::Paste(text) => {
-                text.chars().for_each(|c| self.push(if c.is_control() { ' ' } else { c }))
+                text.chars().for_each(|c| self.push(if c.is_control() { ' ' } else { c }));
             }
             Pressed::Backspace => _ = self.text.pop(),
             Pressed::Control('u') => self.text.clear(),

@@ -5,7 +5,7 @@ use fencehold_contract::job::JobDetail;
 use fencehold_core::lease::LeaseOutcome;
 
 use super::query::LeaseFound;
-use super::rows::{Cell, Column, Width, left, time};
+use super::rows::{Cell, Column, WIDE, Width, left, time};
 use super::state::{Detail, JobFound, State};
 use super::timeline::{self, Hold, Incident, Lane, Mark};
 use crate::duration::show_ms;
@@ -15,6 +15,8 @@ use crate::show::{Colour, utc};
 /// Owners get no more room than this in the picture.
 const OWNER_COLUMNS: usize = 16;
 const LANES_MAX: usize = 6;
+/// Holds get as much room in the picture, on an average.
+const HOLD_COLUMNS: usize = 7;
 
 /// What stands below the token of a hold begins beside it.
 const BELOW_TOKEN: &str = "         ";
@@ -32,6 +34,7 @@ pub(super) enum Line {
 const HOLDS: &[Column] = &[
     Column { title: "TOKEN", width: Width::Fixed(7), is_number: true, from_columns: 0 },
     Column { title: "OWNER", width: Width::Share(3), is_number: false, from_columns: 0 },
+    Column { title: "TASK", width: Width::Share(2), is_number: false, from_columns: WIDE },
     Column { title: "ACQUIRED", width: Width::Fixed(8), is_number: false, from_columns: 0 },
     Column { title: "ENDED", width: Width::Fixed(8), is_number: false, from_columns: 0 },
     Column { title: "HELD FOR", width: Width::Fixed(8), is_number: true, from_columns: 0 },
@@ -60,15 +63,12 @@ fn facts(columns: u16, facts: Vec<Cell>) -> Vec<Line> {
     let mut used = 0;
     for fact in facts {
         let width = BETWEEN.chars().count() + fact.text.chars().count();
-        match lines.last_mut().filter(|_| used + width <= usize::from(columns)) {
-            Some(line) => {
-                line.extend([Cell::new(BETWEEN, Colour::Faint), fact]);
-                used += width;
-            }
-            None => {
-                lines.push(vec![fact]);
-                used = width;
-            }
+        if let Some(line) = lines.last_mut().filter(|_| used + width <= usize::from(columns)) {
+            line.extend([Cell::new(BETWEEN, Colour::Faint), fact]);
+            used += width;
+        } else {
+            lines.push(vec![fact]);
+            used = width;
         }
     }
     lines.into_iter().map(Line::Texts).collect()
@@ -112,9 +112,12 @@ impl State {
             None => vec![plain("free: never held, or forgotten")],
         };
         if let Some(contended) = &found.contention {
-            let times = contended.refused_count;
-            let text = format!("refused {times} times since {}", time(contended.begins_at_ms));
-            lines.push(plain(format!("{text}; the longest line had {}", contended.max_waiter_count)));
+            let (times, since) = (contended.refused_count, time(contended.begins_at_ms));
+            let refused = if times == 0 { String::new() } else { format!("refused {times}×, ") };
+            lines.push(plain(format!(
+                "since {since}: {refused}the longest line had {}",
+                contended.max_waiter_count
+            )));
         }
         if holds.is_empty() {
             return lines;
@@ -122,9 +125,12 @@ impl State {
         // A holder's clock, the store's and ours are not the same.
         let newest_ms = holds.values().filter_map(|hold| hold.to_ms.max(hold.from_ms)).max();
         let now_ms = self.now.wall_ms.max(newest_ms.unwrap_or(0));
-        let from_ms = timeline::begins_at_ms(&holds, now_ms);
         let columns = usize::from(self.columns).saturating_sub(OWNER_COLUMNS + 2);
-        let picture = timeline::lanes(&holds, &incidents, (from_ms, now_ms), columns, LANES_MAX);
+        // So few that each has room for its token; the table has all of them.
+        let last = holds.iter().rev().take((columns / HOLD_COLUMNS).max(1));
+        let last = last.map(|(token, hold)| (*token, hold.clone())).collect();
+        let from_ms = timeline::begins_at_ms(&last, now_ms);
+        let picture = timeline::lanes(&last, &incidents, (from_ms, now_ms), columns, LANES_MAX);
         lines.push(plain(""));
         lines.extend(picture.iter().map(drawn));
         lines.push(axis(from_ms, now_ms, columns));
@@ -256,7 +262,7 @@ fn moment(at_ms: u64, now_ms: u64) -> String {
     date.get(5..10).unwrap_or(&date).to_owned()
 }
 
-/// A hold in a row; what for, who ended it and why, below it.
+/// A hold in a row; who ended it by force and why, below it.
 fn hold_lines(token: u64, hold: &Hold, now_ms: u64) -> Vec<Line> {
     let dash = || Cell::new("-", Colour::Faint);
     let at = |at_ms: Option<u64>| at_ms.map_or_else(dash, |ms| Cell::new(moment(ms, now_ms), Colour::Plain));
@@ -267,18 +273,16 @@ fn hold_lines(token: u64, hold: &Hold, now_ms: u64) -> Vec<Line> {
     let cells = vec![
         Cell::new(token, Colour::Plain),
         hold.owner.as_ref().map_or_else(dash, |owner| Cell::new(owner, Colour::Plain)),
+        hold.task.as_ref().map_or_else(dash, |task| Cell::new(task, Colour::Plain)),
         at(hold.from_ms),
         at(hold.to_ms),
         lasted.map_or_else(dash, |ms| Cell::new(show_ms(ms), Colour::Plain)),
         Cell::new(outcome, hold_colour(hold.outcome)),
     ];
     let mut lines = vec![Line::Row(HOLDS, cells)];
-    let task = hold.task.as_ref().map(|task| format!("for task {task}"));
-    let by = hold.by.as_ref().map(|by| format!("by {by}"));
-    let reason = hold.reason.as_ref().map(|reason| format!(": {reason}")).unwrap_or_default();
-    let more: Vec<String> = [task, by].into_iter().flatten().collect();
-    if !more.is_empty() {
-        lines.push(faint(format!("{BELOW_TOKEN}{}{reason}", more.join(", "))));
+    if let Some(by) = &hold.by {
+        let reason = hold.reason.as_ref().map(|reason| format!(": {reason}")).unwrap_or_default();
+        lines.push(faint(format!("{BELOW_TOKEN}by {by}{reason}")));
     }
     lines
 }

@@ -10,7 +10,7 @@ use ratatui_core::text::Span;
 
 use super::captions::{hints, nothing, summary};
 use super::detail::Line;
-use super::rows::{Column, Width, columns, time};
+use super::rows::{Cell, Column, Width, columns, time};
 use super::state::{Overlay, State, Tab};
 use crate::duration::show_ms;
 use crate::show::{Colour, safe_in_line, wrap};
@@ -230,7 +230,8 @@ impl Canvas<'_> {
     }
 
     fn table_head(&mut self, y: u16, columns: &[Column]) {
-        for (column, (x, width)) in columns.iter().zip(layout(columns, self.area.width)) {
+        let columns = self.shown(columns);
+        for (column, (x, width)) in columns.iter().zip(layout(&columns, self.area.width)) {
             let area = Rect { x, width, ..self.line(y) };
             if column.is_number {
                 self.put_right(area, column.title, Colour::Strong);
@@ -240,8 +241,22 @@ impl Canvas<'_> {
         }
     }
 
-    fn table_row(&mut self, y: u16, columns: &[Column], cells: &[super::rows::Cell]) {
-        for ((column, cell), (x, width)) in columns.iter().zip(cells).zip(layout(columns, self.area.width)) {
+    /// Those for which the terminal is wide enough.
+    fn shown(&self, columns: &[Column]) -> Vec<Column> {
+        columns
+            .iter()
+            .filter(|column| column.from_columns <= self.area.width)
+            .copied()
+            .collect()
+    }
+
+    /// A cell for each column, also for those that are not shown.
+    fn table_row(&mut self, y: u16, columns: &[Column], cells: &[Cell]) {
+        let places = layout(&self.shown(columns), self.area.width);
+        let shown = columns.iter().zip(cells);
+        let terminal_columns = self.area.width;
+        let shown = shown.filter(|(column, _)| column.from_columns <= terminal_columns);
+        for ((column, cell), (x, width)) in shown.zip(places) {
             let area = Rect { x, width, ..self.line(y) };
             if column.is_number {
                 self.put_right(area, &cell.text, cell.colour);
@@ -264,13 +279,13 @@ impl Canvas<'_> {
             }
             return;
         }
-        let columns = columns(state.tab, self.area.width);
-        self.table_head(BODY, &columns);
+        let columns = columns(state.tab);
+        self.table_head(BODY, columns);
         let cursor = &state.cursors[state.tab.at()];
         for (y, (nth, row)) in
             (BODY + 1..).zip(rows.iter().enumerate().skip(cursor.offset).take(state.page_rows()))
         {
-            self.table_row(y, &columns, &row.cells(state, self.area.width));
+            self.table_row(y, columns, &row.cells(state.now.wall_ms));
             if nth == cursor.selected {
                 let style = Style::new().add_modifier(Modifier::REVERSED);
                 self.buffer.set_style(self.line(y), style);
@@ -383,7 +398,11 @@ mod tests {
     fn columns_share_what_is_left_and_none_goes_over_the_edge() {
         for tab in Tab::ALL {
             for width in [COLUMNS_MIN, 80, 99, 100, 120, 300] {
-                let columns = columns(tab, width);
+                let columns: Vec<Column> = columns(tab)
+                    .iter()
+                    .filter(|column| column.from_columns <= width)
+                    .copied()
+                    .collect();
                 let places = layout(&columns, width);
                 let (x, last) = places[places.len() - 1];
                 assert!(x + last <= width, "{tab:?} at {width}: {places:?}");

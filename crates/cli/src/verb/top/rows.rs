@@ -6,7 +6,7 @@ use fencehold_core::job::{JobId, JobState};
 use fencehold_core::{Event, EventData, Key, Owner};
 
 use super::query::term;
-use super::state::{State, Tab};
+use super::state::Tab;
 use super::workers::Worker;
 use crate::duration::show_ms;
 use crate::follow::{Sentence, how_colour, state_colour};
@@ -60,7 +60,8 @@ impl Cell {
     }
 }
 
-const WIDE: u16 = 100;
+/// From how many columns on a terminal is wide.
+pub(super) const WIDE: u16 = 100;
 
 const fn text(title: &'static str, share: u16) -> Column {
     Column { title, width: Width::Share(share), is_number: false, from_columns: 0 }
@@ -121,16 +122,15 @@ const WORKERS: &[Column] = &[
 const EVENTS: &[Column] =
     &[fixed("TIME", 8), text("KEY", 2), fixed("EVENT", 19), number("TOKEN", 6), text("DETAIL", 3)];
 
-/// The columns of a list on a terminal of so many columns.
-pub(super) fn columns(tab: Tab, columns: u16) -> Vec<Column> {
-    let all = match tab {
+/// The columns of a list.
+pub(super) fn columns(tab: Tab) -> &'static [Column] {
+    match tab {
         Tab::Leases => LEASES,
         Tab::Queues => QUEUES,
         Tab::Jobs => JOBS,
         Tab::Workers => WORKERS,
         Tab::Events => EVENTS,
-    };
-    all.iter().filter(|column| column.from_columns <= columns).copied().collect()
+    }
 }
 
 /// A row of a list.
@@ -204,25 +204,15 @@ impl Row<'_> {
         }
     }
 
-    /// Its cells, one for each column that the list has at most.
-    fn all_cells(&self, state: &State) -> Vec<Cell> {
+    /// Its cells, one for each column.
+    pub(super) fn cells(&self, now_ms: u64) -> Vec<Cell> {
         match self {
             Row::Lease(lease) => lease_cells(lease),
             Row::Queue(queue) => queue_cells(queue),
-            Row::Job(job) => job_cells(job, state.now.wall_ms),
-            Row::Worker(owner, worker) => worker_cells(owner, worker, state.now.wall_ms),
+            Row::Job(job) => job_cells(job, now_ms),
+            Row::Worker(owner, worker) => worker_cells(owner, worker, now_ms),
             Row::Event(event) => event_cells(event),
         }
-    }
-
-    /// Its cells on a terminal of so many columns.
-    pub(super) fn cells(&self, state: &State, terminal_columns: u16) -> Vec<Cell> {
-        let all = columns(state.tab, u16::MAX);
-        let cells = all.iter().zip(self.all_cells(state));
-        cells
-            .filter(|(column, _)| column.from_columns <= terminal_columns)
-            .map(|(_, cell)| cell)
-            .collect()
     }
 
     /// All of it in one line, where its columns cut it short.
@@ -241,7 +231,7 @@ impl Row<'_> {
             Row::Queue(queue) => {
                 let counts = &queue.job_counts;
                 format!(
-                    "{}: {} quarantined, {} in doubt, {} completed, {} cancelled, {} waiting claims",
+                    "{}: {} quarantined, {} in doubt, {} completed, {} cancelled; waiting claims: {}",
                     queue.name,
                     counts.quarantined,
                     counts.in_doubt,
@@ -260,7 +250,7 @@ impl Row<'_> {
                 let said = Sentence::of(&event.data);
                 let detail =
                     if said.detail.is_empty() { String::new() } else { format!(": {}", said.detail) };
-                format!("{} {}{detail}", event.key, said.what)
+                format!("{} {}{detail}", short_key(event), said.what)
             }
         }
     }
@@ -356,13 +346,9 @@ fn worker_cells(owner: &Owner, worker: &Worker, now_ms: u64) -> Vec<Cell> {
 
 fn event_cells(event: &Event) -> Vec<Cell> {
     let said = Sentence::of(&event.data);
-    let key = match job_of(&event.key) {
-        Some(_) => shortened_job_key(event.key.as_str()),
-        None => event.key.to_string(),
-    };
     vec![
         Cell::plain(time(event.at_ms)),
-        Cell::plain(key),
+        Cell::plain(short_key(event)),
         Cell::new(said.what, said.colour),
         Cell::or_dash(said.token),
         Cell::plain(said.detail),
@@ -373,9 +359,10 @@ fn end_of(text: &str, chars: usize) -> String {
     text.chars().skip(text.chars().count().saturating_sub(chars)).collect()
 }
 
-/// `job/…` with the end of its id, which is what tells it from others.
-fn shortened_job_key(key: &str) -> String {
-    format!("job/…{}", end_of(key, 8))
+/// The key; that of a job with the end of its id, which is what tells it from others.
+fn short_key(event: &Event) -> String {
+    let key = event.key.as_str();
+    if job_of(&event.key).is_some() { format!("job/…{}", end_of(key, 8)) } else { key.to_owned() }
 }
 
 /// The time of day.

@@ -164,13 +164,16 @@ pub(super) fn lanes(
     };
     let lane = |owner: &Owner| {
         let mut marks = vec![Mark::Nothing; columns.max(1)];
-        for (token, hold) in holds.iter().filter(|(_, hold)| hold.owner.as_ref() == Some(owner)) {
+        let is_shown = |hold: &Hold| {
+            hold.owner.as_ref() == Some(owner) && hold.to_ms.is_none_or(|to_ms| to_ms >= from_ms)
+        };
+        for (token, hold) in holds.iter().filter(|(_, hold)| is_shown(hold)) {
             let begins = hold.from_ms.or(hold.to_ms).map_or(0, column);
             let ends = hold.to_ms.map_or(columns.max(1) - 1, column).max(begins);
             marks[begins..=ends].fill(Mark::Held(hold.outcome));
             // The token, where there is room for it and for an end beside it.
             let label = token.to_string();
-            if ends - begins > label.len() + 1 {
+            if ends - begins > label.len() {
                 for (mark, letter) in marks[begins + 1..].iter_mut().zip(label.chars()) {
                     *mark = Mark::Token(letter, hold.outcome);
                 }
@@ -179,8 +182,14 @@ pub(super) fn lanes(
                 marks[ends] = Mark::End(outcome);
             }
         }
-        for incident in incidents.iter().filter(|incident| incident.owner.as_ref() == Some(owner)) {
-            marks[column(incident.at_ms)] = Mark::Incident;
+        let is_shown =
+            |incident: &&Incident| incident.owner.as_ref() == Some(owner) && incident.at_ms >= from_ms;
+        for incident in incidents.iter().filter(is_shown) {
+            let at = column(incident.at_ms);
+            // A late holder is refused right after its end: both are seen.
+            let after_end = at + usize::from(matches!(marks[at], Mark::End(_)));
+            let at = after_end.min(marks.len() - 1);
+            marks[at] = Mark::Incident;
         }
         Lane { owner: owner.to_string(), marks }
     };
@@ -264,6 +273,32 @@ mod tests {
                 assert!(lanes.iter().all(|lane| lane.marks.len() == columns.max(1)));
             }
         }
+    }
+
+    #[test]
+    fn an_end_and_the_refusal_right_after_it_are_both_seen() {
+        let owner = || Some(Owner::new("o").unwrap());
+        let hold = |from_ms, to_ms| Hold {
+            owner: owner(),
+            from_ms: Some(from_ms),
+            to_ms: Some(to_ms),
+            outcome: Some(LeaseOutcome::Expired),
+            ..Hold::default()
+        };
+        let holds = BTreeMap::from([(Token::new(1), hold(0, 4)), (Token::new(7), hold(10, 14))]);
+        let incident = |at_ms| Incident { at_ms, owner: owner(), says: String::new() };
+        let lanes = lanes(&holds, &[incident(3), incident(14)], (10, 20), 11, 3);
+        let end = Some(LeaseOutcome::Expired);
+        let expected = [
+            Mark::Held(end),
+            Mark::Token('7', end),
+            Mark::Held(end),
+            Mark::Held(end),
+            Mark::End(LeaseOutcome::Expired),
+            Mark::Incident,
+        ];
+        assert_eq!(lanes[0].marks[..6], expected, "and what was before is not");
+        assert!(lanes[0].marks[6..].iter().all(|mark| *mark == Mark::Nothing));
     }
 
     #[test]

@@ -28,6 +28,7 @@ const NOT_RUN: &[(&str, &str)] = &[
     ("security.md", "users and roles of a machine"),
     ("stores.md", "buckets, clusters and databases"),
     ("testing.md", "hours"),
+    ("top.md", "a terminal: `top.rs` has tests of its own"),
     ("upgrading.md", "two versions, and a database"),
 ];
 

@@ -8,6 +8,7 @@ use std::process::Command;
 
 use serde_json::{Value, json};
 
+use crate::support::terminal::TestTerminal;
 use crate::support::{
     CommandOutput, RunningProcess, TestDirectory, assert_has, eventually, path_with_fencehold, said,
 };
@@ -82,6 +83,11 @@ fn every_line_for_a_shell_works() {
     runs_well(&dir, &line(&lines, "fencehold lease ls"));
     runs_well(&dir, &line(&lines, "fencehold explain")).prints(&["reports/daily"]);
 
+    let top = format!("TERM=xterm {}", line(&lines, "fencehold top"));
+    let mut terminal = TestTerminal::new(&dir, &["sh", "-c", &top]);
+    terminal.expect("Workers");
+    terminal.press("q");
+
     // Force needs a holder.
     let mut deploying = dir.start("run --key deploy --ttl 8s -- sh -c 'echo up; exec sleep 600'");
     assert_eq!(deploying.line(), "up");
@@ -114,6 +120,7 @@ fn no_line_for_a_shell_is_left_out() {
         "fencehold lease ls",
         "fencehold explain",
         "fencehold event watch",
+        "fencehold top",
         "fencehold lease revoke deploy",
         "eval ",
         "fencehold lease renew",

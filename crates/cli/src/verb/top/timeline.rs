@@ -141,7 +141,7 @@ pub(super) struct Lane {
     pub(super) marks: Vec<Mark>,
 }
 
-/// The lanes of the owners that held the key last, in the order in which they came, from a moment until now.
+/// The lanes of the owners that held the key last, by name, from a moment until now.
 pub(super) fn lanes(
     holds: &BTreeMap<Token, Hold>,
     incidents: &[Incident],
@@ -156,7 +156,8 @@ pub(super) fn lanes(
             owners.push(owner);
         }
     }
-    owners.reverse();
+    // By name: lanes that change places with every hold cannot be followed.
+    owners.sort();
     let column = |at_ms: u64| {
         let at = u128::from(at_ms.clamp(from_ms, now_ms) - from_ms);
         let span = u128::from((now_ms - from_ms).max(1));

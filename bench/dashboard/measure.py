@@ -88,7 +88,7 @@ class OpenPage(threading.Thread):
 
     def __init__(self, server):
         super().__init__(daemon=True)
-        self.server, self.is_open, self.reloads = server, True, 0
+        self.server, self.is_open, self.reloads, self.failures = server, True, 0, 0
         page = get(server.connect(), OVERVIEW).decode()
         self.live = "/" + re.search(r'data-live="([^"]+)"', page).group(1).lstrip("/").replace("&amp;", "&")
         self.pause = int(re.search(r'data-refresh-ms="(\d+)"', page).group(1)) / 1000
@@ -106,8 +106,11 @@ class OpenPage(threading.Thread):
                 # A browser that comes late for some changes asks once for all of them.
                 if line.startswith(b"event: changed") and time.monotonic() - last > self.pause:
                     last = time.monotonic()
-                    get(self.pages, OVERVIEW)
+                    self.pages.request("GET", OVERVIEW, headers={"accept": "text/html"})
+                    response = self.pages.getresponse()
+                    response.read()
                     self.reloads += 1
+                    self.failures += response.status != 200
         except (OSError, ValueError, AttributeError, http.client.HTTPException):
             assert not self.is_open
 
@@ -141,17 +144,18 @@ def main():
     for page in pages:
         page.close()
     print(f"\nNothing happens: {without * 100:.2f} % of a core without a page, {with_pages * 100:.2f} % with {OPEN_PAGES} open.", flush=True)
-    ratios, reloads = [], 0
+    ratios, reloads, failures = [], 0, 0
     for _ in range(PAIRS):
         alone = grants(server, program)
         pages = [OpenPage(server) for _ in range(OPEN_PAGES)]
         watched = grants(server, program)
         reloads += sum(page.reloads for page in pages)
+        failures += sum(page.failures for page in pages)
         for page in pages:
             page.close()
         ratios.append(watched / alone)
         print(f"{alone:.0f} grants a second without a page, {watched:.0f} with {OPEN_PAGES}: {watched / alone:.3f}", flush=True)
-    print(f"\nUnder load: {statistics.median(ratios):.3f} of the grants (median of {PAIRS} pairs); the pages asked {reloads} times for themselves.")
+    print(f"\nUnder load: {statistics.median(ratios):.3f} of the grants (median of {PAIRS} pairs); the pages asked {reloads} times for themselves, {failures} times in vain.")
 
 
 main()

@@ -99,7 +99,7 @@ impl JobQueue {
         let mut results = Vec::new();
         let (mut batch, mut bytes) = (Vec::new(), 0);
         let mut failed: Option<Error> = None;
-        // All of them before the first call: what makes them need not be `Send`.
+        // All of them before the first call: an iterator of borrowed things is not held across it.
         let jobs: Vec<_> = jobs.into_iter().map(JobBuilder::finish).collect();
         for job in jobs {
             let job = match job {

@@ -83,7 +83,7 @@ impl Jobs {
 
     /// Every queue: what it does, and how many jobs it has in which state.
     pub async fn queues(&self) -> Result<Vec<QueueView>, Error> {
-        self.fencehold.ask(|jobs, call| jobs.list_queues(call)).await
+        Ok(self.fencehold.ask(|jobs, call| jobs.list_queues(call)).await?.queues)
     }
 
     /// How many jobs there are in which state, all queues together.

@@ -102,7 +102,7 @@ pub mod store {
     pub use fencehold_contract::{
         AcquireLeaseRequest, AcquiredLease, AdvancedStore, BlockedWrite, CallContext, Capabilities,
         ContentionList, EndingView, EventPage, HoldChange, HoldListener, HoldRef, HolderView, JobStore,
-        KeyContention, LeasePage, LeaseStats, LeaseStatsRequest, LeaseStore, LeaseView,
+        KeyContention, LeasePage, LeaseStats, LeaseStatsRequest, LeaseStatsStep, LeaseStore, LeaseView,
         ListContentionRequest, ListEventsRequest, ListLeasesRequest, Quota, QuotaRequest, QuotaUsage,
         QuotaView, RecordedBlockedWrite, RefusedAcquire, ReleasedLease, RenewLeaseBatchResponse,
         RevokeLeasesRequest, RevokeTarget, RevokedLease, StoreError, StoreStatus, StoreUrl, Subscription,
@@ -115,8 +115,8 @@ pub mod store {
             AttemptLedgerEntry, AttemptRef, AttemptReport, BeginOperationRequest, BegunOperation,
             ChangeJobBatchResponse, ChangeJobResult, ChangeJobsRequest, ClaimJobsRequest, ClaimedJob,
             ClaimedJobs, EffectResolution, JobAction, LedgerEntry, LedgerResponse, NewJob, OperationStatus,
-            QueueWeight, RenewAttemptBatchResponse, Report, ResolveEffectRequest, SetQueueModeRequest,
-            Unique, WaitRequest, When,
+            QueueList, QueueWeight, RenewAttemptBatchResponse, Report, ResolveEffectRequest,
+            SetQueueModeRequest, Unique, WaitRequest, When,
         };
     }
     /// What a [`StoreUrl`] is made of.

@@ -13,7 +13,7 @@ use fencehold_contract::{
     Subscription,
 };
 use fencehold_core::lease::{LeaseOutcome, LeaseRenewal};
-use fencehold_core::limits::{EVENTS_KEPT, STATS_MS_MAX, WAIT_MS_MAX};
+use fencehold_core::limits::{EVENTS_KEPT, STATS_MS_MAX, STATS_STEP_MS_MIN, WAIT_MS_MAX};
 use fencehold_core::{
     BlockedAction, Event, EventData, HoldId, Key, Namespace, Owner, Reason, Refusal, Task, Token,
 };
@@ -312,11 +312,21 @@ impl Fixture {
             .recorded
     }
 
-    /// How leases of this namespace ended in the last day.
+    /// How leases of this namespace ended in the last day; the same in steps, and as a replay of the events says that the counts stand for.
     pub(super) fn stats(&self) -> LeaseStats {
-        let request = LeaseStatsRequest { since_ms: STATS_MS_MAX };
-        self.drive(self.test_store.store().stats(&self.call, request))
-            .expect("endings that can be counted")
+        let request = LeaseStatsRequest { since_ms: STATS_MS_MAX, step_ms: Some(STATS_STEP_MS_MIN) };
+        let stats = self
+            .drive(self.test_store.store().stats(&self.call, request))
+            .expect("endings that can be counted");
+        let counts = stats.steps.iter().flat_map(|step| step.ended_counts.values());
+        assert_eq!(counts.sum::<u64>(), stats.total(), "{stats:?}");
+        assert!(stats.steps.is_sorted_by_key(|step| step.begins_at_ms), "{stats:?}");
+        if let Some(seq) = stats.event_seq {
+            let events = self.events().into_iter().filter(|event| event.seq <= seq);
+            let ended = events.filter(|event| matches!(event.data, EventData::LeaseEnded { .. }));
+            assert_eq!(ended.count() as u64, stats.total(), "{stats:?}");
+        }
+        stats
     }
 
     /// What the handle of `B` and the others remembers of contention.

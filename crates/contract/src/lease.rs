@@ -4,8 +4,11 @@
 //! the strongest primitive that it has. Every answer that grants time says how long that request stood in line,
 //! so that the holder can count from before it asked.
 
+use std::collections::BTreeMap;
+
 use fencehold_core::job::JobId;
 use fencehold_core::lease::{Ending, Grant, LeaseOutcome, LeaseRenewal, Revoked, YieldRequest};
+use fencehold_core::limits::STATS_STEP_MS_MIN;
 use fencehold_core::wire::AsMoment;
 use fencehold_core::{BlockedAction, Event, HoldId, Key, Namespace, Owner, Reason, Refusal, Task, Token};
 
@@ -553,6 +556,19 @@ wire! {
         /// What ended no longer ago than this.
         #[schemars(range(min = 1, max = fencehold_core::limits::STATS_MS_MAX))]
         pub since_ms: u64,
+        /// Count also in steps of this length, the oldest first. PostgreSQL counts by whole minutes.
+        #[schemars(range(min = fencehold_core::limits::STATS_STEP_MS_MIN, max = fencehold_core::limits::STATS_MS_MAX))]
+        pub step_ms: Option<u64> = None,
+    }
+
+    /// How many leases ended which way in a part of the time.
+    pub struct LeaseStatsStep {
+        /// When it begins. It lasts until the next one begins, or until now.
+        #[serde(rename = "begins_at", with = "AsMoment")]
+        pub begins_at_ms: u64,
+        /// How many leases ended each way. A way in which none ended is left out.
+        #[schemars(with = "BTreeMap<String, u64>")]
+        pub ended_counts: BTreeMap<LeaseOutcome, u64>,
     }
 
     /// How leases ended, and how many of them each way.
@@ -577,13 +593,23 @@ wire! {
         pub abandoned_count: u64,
         /// `store advance` ended them.
         pub advanced_count: u64,
+        /// The newest event that is counted: a replay of the events up to it gives the same counts. Left out by stores that keep no
+        /// events, and where events with lower numbers are still to come from transactions under way.
+        pub event_seq: Option<u64> = None,
+        /// The same counts in steps, the oldest first, where the request asks for them. Steps in which no lease ended are there, too.
+        #[serde(default, skip_serializing_if = "Vec::is_empty")]
+        pub steps: Vec<LeaseStatsStep>,
     }
 }
 
 impl LeaseStats {
-    /// Counts so many endings.
+    /// Counts so many endings at a moment.
     #[doc(hidden)]
-    pub fn add(&mut self, outcome: LeaseOutcome, count: u64) {
+    pub fn add(&mut self, outcome: LeaseOutcome, at_ms: u64, count: u64) {
+        let step = self.steps.partition_point(|step| step.begins_at_ms <= at_ms);
+        if let Some(step) = step.checked_sub(1).and_then(|at| self.steps.get_mut(at)) {
+            *step.ended_counts.entry(outcome).or_default() += count;
+        }
         let counted = match outcome {
             LeaseOutcome::Released => &mut self.released_count,
             LeaseOutcome::Expired => &mut self.expired_count,
@@ -613,10 +639,25 @@ impl LeaseStats {
         .sum()
     }
 
-    /// Nothing yet, from this moment on.
+    /// Nothing yet, from a moment on that lies as far back as was asked for.
     #[doc(hidden)]
-    pub fn since(begins_at_ms: u64) -> Self {
-        LeaseStats { begins_at_ms, complete: true, ..LeaseStats::default() }
+    pub fn of(request: LeaseStatsRequest, now_ms: u64) -> Self {
+        let begins_at_ms = now_ms.saturating_sub(request.since_ms);
+        LeaseStats { begins_at_ms, complete: true, ..LeaseStats::default() }.in_steps(request, now_ms)
+    }
+
+    /// With the steps that were asked for, from where it begins until now.
+    #[doc(hidden)]
+    pub fn in_steps(mut self, request: LeaseStatsRequest, now_ms: u64) -> Self {
+        let Some(step_ms) = request.step_ms.map(|step_ms| step_ms.max(STATS_STEP_MS_MIN)) else {
+            return self;
+        };
+        let mut begins_at_ms = self.begins_at_ms;
+        while begins_at_ms <= now_ms {
+            self.steps.push(LeaseStatsStep { begins_at_ms, ended_counts: BTreeMap::new() });
+            begins_at_ms += step_ms;
+        }
+        self
     }
 
     /// Counts what is on record of a key, for stores that keep no events. A key has the last few of its endings: where all of them are
@@ -628,7 +669,7 @@ impl LeaseStats {
         let count = counted.clone().count();
         self.complete &= count < fencehold_core::limits::HISTORY_MAX;
         for ending in counted {
-            self.add(ending.outcome, 1);
+            self.add(ending.outcome, ending.at.wall_ms, 1);
         }
     }
 }

@@ -42,8 +42,8 @@ pub use hold_changes::{HoldChange, HoldListener, Subscription};
 pub use job::JobStore;
 pub use lease::{
     AcquireLeaseRequest, AcquiredLease, AdvancedStore, BlockedWrite, CallContext, ClosedNamespace,
-    EndingView, EventPage, HoldRef, HolderView, LeasePage, LeaseStats, LeaseStatsRequest, LeaseStore,
-    LeaseView, ListEventsRequest, ListLeasesRequest, RecordedBlockedWrite, ReleasedLease,
+    EndingView, EventPage, HoldRef, HolderView, LeasePage, LeaseStats, LeaseStatsRequest, LeaseStatsStep,
+    LeaseStore, LeaseView, ListEventsRequest, ListLeasesRequest, RecordedBlockedWrite, ReleasedLease,
     RenewLeaseBatchResponse, RevokeLeasesRequest, RevokeTarget, RevokedLease, StoreStatus,
 };
 pub use outside_runtime::outside_runtime;

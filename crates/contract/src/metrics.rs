@@ -4,10 +4,11 @@
 //! All are atomics, so that measuring costs a store's one thread next to nothing, and reading costs it nothing.
 
 use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::{Mutex, PoisonError};
 
 use fencehold_core::job::{AttemptOutcome, JobState};
 use fencehold_core::lease::{LeaseOutcome, LeaseRecord};
-use fencehold_core::{EventData, Refusal};
+use fencehold_core::{Event, EventData, Refusal};
 
 /// A number that only grows.
 #[derive(Debug, Default)]
@@ -174,9 +175,74 @@ pub struct EventCounts {
     pub quarantined: Counter,
     /// Schedules fired.
     pub fired: Counter,
+    /// Which events these are. Held while counts change, and while they are read together.
+    counted: Mutex<Option<CountedEvents>>,
+}
+
+/// The events that counts stand for.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct CountedEvents {
+    /// The last event before the first that is counted.
+    pub after_seq: u64,
+    /// The last that is counted.
+    pub to_seq: u64,
 }
 
 impl EventCounts {
+    /// Reads counts that belong together, with the events that they stand for. `None`: the store keeps no events, or events with lower numbers
+    /// are still to come.
+    pub fn together<T>(&self, read: impl FnOnce(Option<CountedEvents>) -> T) -> T {
+        read(*self.counted.lock().unwrap_or_else(PoisonError::into_inner))
+    }
+
+    /// Goes on counting after an event. Where others have written events since this counted the last one, its counts stand for none.
+    pub fn go_on_after(&self, seq: u64) {
+        let mut counted = self.counted.lock().unwrap_or_else(PoisonError::into_inner);
+        *counted = match (*counted, self.has_counts()) {
+            (Some(known), _) if known.to_seq == seq => Some(known),
+            (_, false) => Some(CountedEvents { after_seq: seq, to_seq: seq }),
+            (_, true) => None,
+        };
+    }
+
+    fn has_counts(&self) -> bool {
+        let EventCounts {
+            granted,
+            ended,
+            stale_writes_blocked,
+            rewound,
+            enqueued,
+            claimed,
+            attempts,
+            quarantined,
+            fired,
+            ..
+        } = self;
+        let alone = [granted, stale_writes_blocked, rewound, enqueued, claimed, quarantined, fired];
+        alone.into_iter().chain(ended).chain(attempts).any(|counter| counter.get() > 0)
+    }
+
+    /// Counts events that were kept.
+    pub fn count_events<'a>(&self, events: impl IntoIterator<Item = &'a Event>) {
+        let mut counted = self.counted.lock().unwrap_or_else(PoisonError::into_inner);
+        for event in events {
+            self.count(&event.data);
+            if let Some(counted) = &mut *counted {
+                counted.to_seq = event.seq;
+            }
+        }
+    }
+
+    /// Takes over what a database has counted of all events up to one, unless more is known already. `None`: which one it is cannot be said.
+    pub fn take_over(&self, to_seq: Option<u64>, take: impl FnOnce(&EventCounts)) {
+        let mut counted = self.counted.lock().unwrap_or_else(PoisonError::into_inner);
+        if counted.zip(to_seq).is_some_and(|(known, to_seq)| known.to_seq > to_seq) {
+            return;
+        }
+        take(self);
+        *counted = to_seq.map(|to_seq| CountedEvents { after_seq: 0, to_seq });
+    }
+
     /// Counts what an event says.
     pub fn count(&self, fact: &EventData) {
         match fact {

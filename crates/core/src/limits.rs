@@ -47,6 +47,9 @@ pub const EVENTS_KEPT: usize = 16_384;
 /// How far back endings of leases are counted.
 pub const STATS_MS_MAX: u64 = 24 * 60 * 60 * 1000;
 
+/// The shortest step in which they are counted.
+pub const STATS_STEP_MS_MIN: u64 = 60 * 1000;
+
 /// Of how many keys of a namespace contention is remembered: those that were contended for last.
 pub const CONTENDED_KEYS_MAX: usize = 1_000;
 /// Of how many keys of all namespaces together one process remembers it.

@@ -166,7 +166,7 @@ impl Events {
     }
 
     /// The last one before those that were not sent yet.
-    fn seen_by_all(&self) -> u64 {
+    pub(super) fn seen_by_all(&self) -> u64 {
         self.last_seq - self.new as u64
     }
 
@@ -200,19 +200,20 @@ impl Events {
     }
 
     /// How leases of a namespace ended since a moment, as far as its events are kept.
-    fn stats(&self, namespace: &Namespace, now_wall_ms: u64, since_ms: u64) -> LeaseStats {
-        let since_wall_ms = now_wall_ms.saturating_sub(since_ms);
+    fn stats(&self, namespace: &Namespace, now_wall_ms: u64, request: LeaseStatsRequest) -> LeaseStats {
+        let since_wall_ms = now_wall_ms.saturating_sub(request.since_ms);
         let story = self.by_namespace.get(namespace);
         let lost_until = story.map_or(self.lost_until, |story| story.lost_until);
-        let mut stats = LeaseStats::since(since_wall_ms);
         let kept = story.into_iter().flat_map(|story| &story.events);
         let oldest_ms = kept.clone().next().map_or(now_wall_ms, |event| event.at_ms);
-        if lost_until > 0 && oldest_ms > since_wall_ms {
-            stats = LeaseStats { begins_at_ms: oldest_ms, complete: false, ..stats };
-        }
+        let complete = lost_until == 0 || oldest_ms <= since_wall_ms;
+        let begins_at_ms = if complete { since_wall_ms } else { oldest_ms };
+        let event_seq = Some(self.last_seq);
+        let stats = LeaseStats { begins_at_ms, complete, event_seq, ..LeaseStats::default() };
+        let mut stats = stats.in_steps(request, now_wall_ms);
         for event in kept.filter(|event| event.at_ms >= since_wall_ms) {
             if let EventData::LeaseEnded { outcome, .. } = &event.data {
-                stats.add(*outcome, 1);
+                stats.add(*outcome, event.at_ms, 1);
             }
         }
         stats
@@ -222,7 +223,7 @@ impl Events {
 impl Engine {
     /// How leases of a namespace ended lately.
     pub(super) fn stats(&self, namespace: &Namespace, request: LeaseStatsRequest) -> LeaseStats {
-        self.events.stats(namespace, self.now.wall_ms, request.since_ms)
+        self.events.stats(namespace, self.now.wall_ms, request)
     }
 
     /// A page of events. `None`: there are none yet, and the request waits for one.

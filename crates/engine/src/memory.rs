@@ -31,6 +31,7 @@ impl MemoryStore {
     pub fn open_with(clock: Arc<dyn Clock>, kept: KeepFinished) -> Result<Self, StoreError> {
         let mut engine = Engine::new();
         engine.keep_finished(kept);
+        engine.count_into(Arc::default());
         let measures = Arc::clone(&engine.measures);
         let hold_changes = Arc::clone(&engine.hold_changes);
         let writer = Writer::start(

@@ -112,6 +112,12 @@ impl Engine {
         Engine::default()
     }
 
+    /// From now on, counts there what happens.
+    pub fn count_into(&mut self, measures: Arc<StoreMetrics>) {
+        measures.facts.go_on_after(self.events.seen_by_all());
+        self.measures = measures;
+    }
+
     /// Every step begins with the moment at which it is taken.
     pub(super) fn begin_step(&mut self, now: Timestamp) {
         if self.now_kept == Timestamp::default() {
@@ -213,7 +219,6 @@ impl Engine {
     /// Records facts as events of a namespace that need not exist.
     pub(super) fn note_in(&mut self, namespace: &Namespace, key: &Key, facts: Vec<EventData>) {
         for fact in facts {
-            self.measures.facts.count(&fact);
             self.events.add(self.now.wall_ms, namespace.clone(), key.clone(), fact);
         }
     }
@@ -254,6 +259,7 @@ impl Engine {
         let mut jobs = Vec::new();
         self.take_job_changes(&mut jobs);
         if !keeps {
+            self.measures.facts.count_events(events.iter().map(AsRef::as_ref));
             return (Changes { jobs, ..Changes::default() }, batch.answers);
         }
         let mut rows: Vec<Change> = batch.others;

@@ -224,6 +224,10 @@ impl<K: Persistence> WriterThread<K> {
             if !changes.is_empty() {
                 self.keep(&mut changes)?;
                 self.engine.kept();
+                self.engine
+                    .measures
+                    .facts
+                    .count_events(changes.events.iter().map(AsRef::as_ref));
             } else if !answers.is_empty() || confirm {
                 self.insist(Persistence::confirm)?;
             }

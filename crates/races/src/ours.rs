@@ -108,7 +108,7 @@ impl RealStore {
     async fn delete_queues(&self, store: &dyn LeaseStore) -> Result<usize, StoreError> {
         let Some(jobs) = store.jobs() else { return Ok(0) };
         let (by, made) = (Owner::new("race")?, [&self.names.queue, &self.names.undo_queue]);
-        let mut queues = jobs.list_queues(&self.call).await?;
+        let mut queues = jobs.list_queues(&self.call).await?.queues;
         queues.retain(|view| made.contains(&&view.name));
         for queue in queues.iter().map(|view| view.name.clone()) {
             let filter = JobFilter { queue: Some(queue.clone()), ..JobFilter::default() };

@@ -42,7 +42,7 @@ impl EtcdCall<'_> {
 
     /// How leases ended, by what the records of the keys say.
     pub(super) async fn stats(&mut self, request: LeaseStatsRequest) -> Result<LeaseStats, StoreError> {
-        let mut stats = LeaseStats::since(self.core.wall_ms().saturating_sub(request.since_ms));
+        let mut stats = LeaseStats::of(request, self.core.wall_ms());
         let keys = self.all_in(&self.core.names.records(&self.namespace, "")).await?;
         let snapshot = self.see(&ReadSet::of(&self.namespace, Vec::new())).await?;
         for at in self.sights(&keys).await? {

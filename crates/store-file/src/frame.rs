@@ -10,7 +10,7 @@ use serde::{Deserialize, Serialize};
 use tokio::io::{AsyncRead, AsyncReadExt};
 
 /// Raised with every change of what crosses the socket. The first frame of either side never changes its form.
-pub(super) const PROTOCOL: u32 = 10;
+pub(super) const PROTOCOL: u32 = 11;
 
 /// The longest frame. Every request fits that passed its check; an answer that does not is sent in several.
 const FRAME_BYTES_MAX: usize = 32 << 20;

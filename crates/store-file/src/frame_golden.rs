@@ -8,7 +8,7 @@ use fencehold_contract::job::{
     ChangeJobBatchResponse, ChangeJobResult, ChangeJobsRequest, ClaimJobsRequest, ClaimedJob, ClaimedJobs,
     CompensatedEffect, EffectPage, EffectResolution, EffectView, EnqueuedJob, FindingKind, JobAction,
     JobCounts, JobDetail, JobFilter, JobPage, JobSelector, JobView, LedgerEntry, LedgerResponse,
-    ListEffectsRequest, ListJobsRequest, NewJob, OperationStatus, QueueMode, QueueView,
+    ListEffectsRequest, ListJobsRequest, NewJob, OperationStatus, QueueList, QueueMode, QueueView,
     RenewAttemptBatchResponse, Report, ResolveEffectRequest, RunnerView, ScheduleSpec, ScheduleView,
     SetQueueModeRequest, Unique, WaitRequest, When,
 };
@@ -16,9 +16,9 @@ use fencehold_contract::operation::{JobRequest, JobResponse, StoreRequest, Store
 use fencehold_contract::{
     AcquireLeaseRequest, AcquiredLease, AdvancedStore, BlockedWrite, ClosedNamespace, ContentionList,
     EndingView, EventPage, HoldRef, HolderView, KeyContention, LeasePage, LeaseStats, LeaseStatsRequest,
-    LeaseView, ListContentionRequest, ListEventsRequest, ListLeasesRequest, Quota, QuotaRequest, QuotaUsage,
-    QuotaView, RecordedBlockedWrite, RefusedAcquire, ReleasedLease, RenewLeaseBatchResponse,
-    RevokeLeasesRequest, RevokeTarget, RevokedLease, StoreStatus,
+    LeaseStatsStep, LeaseView, ListContentionRequest, ListEventsRequest, ListLeasesRequest, Quota,
+    QuotaRequest, QuotaUsage, QuotaView, RecordedBlockedWrite, RefusedAcquire, ReleasedLease,
+    RenewLeaseBatchResponse, RevokeLeasesRequest, RevokeTarget, RevokedLease, StoreStatus,
 };
 use fencehold_core::job::{
     AttemptOutcome, AttemptRenewal, CompensationState, EffectName, JobId, JobKind, JobOptions, JobRefusal,
@@ -30,7 +30,7 @@ use fencehold_core::{
     BlockedAction, Event, EventData, HoldId, Key, Namespace, Owner, Reason, Refusal, Task, Token,
 };
 
-const GOLDEN: &str = include_str!("../golden/frames.v10.hex");
+const GOLDEN: &str = include_str!("../golden/frames.v11.hex");
 
 fn key() -> Key {
     Key::new("reports/daily").unwrap()
@@ -232,7 +232,7 @@ fn lease_asks() -> Vec<StoreRequest> {
         StoreRequest::KeepFinished { ms: 5 },
         StoreRequest::Quota(QuotaRequest { quota: Some(limits), all_namespaces: true, by: Some(owner()) }),
         StoreRequest::Reopen { by: owner() },
-        StoreRequest::Stats(LeaseStatsRequest { since_ms: 3_600_000 }),
+        StoreRequest::Stats(LeaseStatsRequest { since_ms: 3_600_000, step_ms: Some(60_000) }),
         StoreRequest::ReportBlockedWrite(BlockedWrite {
             key: key(),
             token: Token::new(33),
@@ -358,6 +358,11 @@ fn endings() -> LeaseStats {
         yielded_count: 6,
         abandoned_count: 7,
         advanced_count: 8,
+        event_seq: Some(9),
+        steps: vec![LeaseStatsStep {
+            begins_at_ms: 1,
+            ended_counts: [(LeaseOutcome::Released, 2), (LeaseOutcome::Expired, 3)].into(),
+        }],
     }
 }
 
@@ -523,7 +528,7 @@ fn job_answers() -> Vec<JobResponse> {
             ],
             next_cursor: Some(3),
         }),
-        JobResponse::Queues(vec![view()]),
+        JobResponse::Queues(QueueList { queues: vec![view()], event_seq: Some(3) }),
         JobResponse::Queue(view()),
         JobResponse::Schedules(vec![schedule()]),
         JobResponse::Schedule(Box::new(schedule())),
@@ -597,7 +602,7 @@ mod parts {
     use super::super::hostile_client::{least, variants};
     use super::*;
 
-    const PARTS: &str = include_str!("../golden/frame-parts.v10.hex");
+    const PARTS: &str = include_str!("../golden/frame-parts.v11.hex");
 
     /// The least value of each variant.
     fn add_each<T: Serialize + DeserializeOwned>(written: &mut String, what: &str) {

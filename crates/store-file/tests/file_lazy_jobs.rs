@@ -67,7 +67,7 @@ fn questions_about_leases_read_no_row_of_a_job() {
     let store = fixture.open();
     ask_about_leases(&store, 5);
     let queues = block_on(store.list_queues(&call())).unwrap();
-    assert_eq!(queues[0].job_counts.queued, u64::from(JOBS), "{queues:?}");
+    assert_eq!(queues.queues[0].job_counts.queued, u64::from(JOBS), "{queues:?}");
     assert_eq!(block_on(store.status(&call())).unwrap().job_count, u64::from(JOBS));
 }
 

@@ -53,7 +53,7 @@ impl SameSecondFixture {
 
     fn ready(&self, queue: &str) -> u64 {
         let queues = block_on(self.jobs().list_queues(&self.call)).unwrap();
-        let found = queues.iter().find(|view| view.name.as_str() == queue);
+        let found = queues.queues.iter().find(|view| view.name.as_str() == queue);
         found.map_or(0, |view| view.job_counts.queued)
     }
 }

@@ -66,7 +66,7 @@ impl ObjectStoreInner {
         namespace: &Namespace,
         request: LeaseStatsRequest,
     ) -> Result<LeaseStats, StoreError> {
-        let mut stats = LeaseStats::since(self.clock.now().wall_ms.saturating_sub(request.since_ms));
+        let mut stats = LeaseStats::of(request, self.clock.now().wall_ms);
         for seen in self.look_at(self.names(&object_names::folder(namespace)).await?).await? {
             let record = self.record_of(&seen.body.key, Some(&seen))?;
             let now = self.clock.now();

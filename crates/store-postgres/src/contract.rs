@@ -70,12 +70,14 @@ impl StoreBackend for PostgresStore {
 
     /// What happens is counted in the database, for all who use it.
     async fn refresh_metrics(&self, call: &CallContext) -> Result<(), StoreError> {
-        let counts = self.ask(call, async |_, call| call.event_counts().await).await?;
-        for (kind, count) in counts {
-            if let Some(counter) = counter_of(&self.measures.facts, &kind) {
-                counter.raise_to(count);
+        let (counts, event_seq) = self.ask(call, async |_, call| call.event_counts().await).await?;
+        self.measures.facts.take_over(event_seq, |facts| {
+            for (kind, count) in counts {
+                if let Some(counter) = counter_of(facts, &kind) {
+                    counter.raise_to(count);
+                }
             }
-        }
+        });
         Ok(())
     }
 

@@ -71,23 +71,27 @@ impl Call<'_> {
     }
 
     pub(super) async fn stats(&mut self, request: LeaseStatsRequest) -> Result<LeaseStats, StoreError> {
-        let sql = "SELECT from_ms, complete, counts::text FROM fencehold.lease_stats($1, $2)";
+        let sql = "SELECT from_ms, to_ms, complete, counts::text, event_seq FROM fencehold.lease_ended_counts($1, $2)";
         let asked: [&dyn Parameter; 2] = [&self.namespace(), &to_sql(request.since_ms)];
-        let (from_ms, complete, counts): (i64, bool, String) = self.row(sql, &asked).await?;
-        let mut stats = LeaseStats { complete, ..LeaseStats::since(from_sql(from_ms)) };
-        for (how, count) in self.read::<BTreeMap<String, u64>>(&counts)? {
+        let row: (i64, i64, bool, String, Option<i64>) = self.row(sql, &asked).await?;
+        let (from_ms, to_ms, complete, counts, event_seq) = row;
+        let event_seq = event_seq.map(from_sql);
+        let begins_at_ms = from_sql(from_ms);
+        let stats = LeaseStats { begins_at_ms, complete, event_seq, ..LeaseStats::default() };
+        let mut stats = stats.in_steps(request, from_sql(to_ms));
+        for (minute_ms, how, count) in self.read::<Vec<(u64, String, u64)>>(&counts)? {
             if let Some(how) = stored::<HowV1>(&how) {
-                stats.add(how.into(), count);
+                stats.add(how.into(), minute_ms, count);
             }
         }
         Ok(stats)
     }
 
-    /// How many events of each kind there ever were, in all namespaces.
-    pub(super) async fn event_counts(&mut self) -> Result<Vec<(String, u64)>, StoreError> {
-        let sql = "SELECT coalesce(jsonb_object_agg(kind, count), '{}')::text FROM fencehold.event_counts()";
-        let counts: String = self.value(sql, &[]).await?;
-        Ok(self.read::<BTreeMap<String, u64>>(&counts)?.into_iter().collect())
+    /// How many events of each kind there ever were, in all namespaces, and up to which event.
+    pub(super) async fn event_counts(&mut self) -> Result<(BTreeMap<String, u64>, Option<u64>), StoreError> {
+        let sql = "SELECT counts::text, event_seq FROM fencehold.event_totals()";
+        let (counts, event_seq): (String, Option<i64>) = self.row(sql, &[]).await?;
+        Ok((self.read(&counts)?, event_seq.map(from_sql)))
     }
 
     pub(super) async fn status(&mut self) -> Result<StoreStatus, StoreError> {

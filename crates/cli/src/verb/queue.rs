@@ -1,6 +1,5 @@
 //! `fencehold queue …`.
 
-use fencehold_contract::http::QueueList;
 use fencehold_contract::job::{JobCounts, QueueMode, QueueView, SetQueueModeRequest};
 use fencehold_core::job::{JobState, QueueName};
 
@@ -40,8 +39,7 @@ pub(crate) struct LsArgs {}
 
 impl LsArgs {
     pub(crate) async fn run(self, context: &Context) -> VerbResult {
-        let queues = context.ask(async |jobs, call| jobs.list_queues(call).await).await?;
-        let list = QueueList { queues };
+        let list = context.ask(async |jobs, call| jobs.list_queues(call).await).await?;
         context.output.list(&list, &list.queues, "no queues", table)
     }
 }
@@ -79,8 +77,8 @@ pub(crate) struct GetArgs {
 
 impl GetArgs {
     pub(crate) async fn run(self, context: &Context) -> VerbResult {
-        let queues = context.ask(async |jobs, call| jobs.list_queues(call).await).await?;
-        let found = queues.into_iter().find(|view| view.name == self.queue);
+        let list = context.ask(async |jobs, call| jobs.list_queues(call).await).await?;
+        let found = list.queues.into_iter().find(|view| view.name == self.queue);
         // One that nothing is kept of is open and empty.
         let view = found.unwrap_or(QueueView {
             name: self.queue,

@@ -270,7 +270,7 @@ impl Participant {
         let Ok(store) = self.store() else { return false };
         let queues = block_on(store.jobs().unwrap().list_queues(&self.call));
         let Ok(queues) = self.notes(queues) else { return false };
-        let open = |state| queues.iter().map(|view| view.job_counts.get(state)).sum::<u64>();
+        let open = |state| queues.queues.iter().map(|view| view.job_counts.get(state)).sum::<u64>();
         [JobState::Queued, JobState::Scheduled, JobState::Running]
             .into_iter()
             .all(|state| open(state) == 0)

@@ -7,6 +7,8 @@
 //! With `FENCEHOLD_CHAOS_CLOCKS` the wall clocks of all workers, and so of the owner of the directory, are set all the while, by
 //! up to a day either way; and jobs wait for a delay or for a moment of the wall clock.
 //!
+//! All the while, the counts of the store are held against a replay of its events (`replay`).
+//!
 //! What is done to whom is drawn from a seed, which is printed; when processes run is the machine's affair. Half of the
 //! trouble comes at any moment, half at a moment that a job holds still for it.
 #![allow(clippy::disallowed_methods, reason = "trouble has its pace in real time; nothing is ordered by it")]
@@ -17,6 +19,7 @@ mod leader;
 #[cfg(feature = "postgres")]
 mod postgres;
 mod producer;
+mod replay;
 #[cfg(feature = "remote")]
 mod server;
 mod worker;
@@ -125,7 +128,7 @@ async fn chaos(environment: impl FnOnce(&WorkDirectory) -> Box<dyn Environment> 
         (leader, fed)
     });
     let (leader, fed) = led.await.unwrap();
-    producer.await.unwrap();
+    let compared = producer.await.unwrap();
     if let Some(steps) = clocks.map(|clocks| clocks.join().unwrap()) {
         println!("chaos: the wall clocks were set {steps} times");
         assert!(steps > 0);
@@ -144,7 +147,7 @@ async fn chaos(environment: impl FnOnce(&WorkDirectory) -> Box<dyn Environment> 
     println!(
         "chaos: seed {seed}: {kills} kills and {stops} stops longer than the ttl hit running jobs; the process that served them died \
          {owner_deaths} times, and {cut_off} connections were ended; {stale_writes} stale writes blocked; {} jobs completed, \
-         {lines} lines, each once",
+         {lines} lines, each once; counts of leases, jobs and metrics were those of a replay {compared:?} times",
         fed.len()
     );
     assert!(counts.covers(&owed), "too little happened: {counts:?}, and it owes {owed:?}");

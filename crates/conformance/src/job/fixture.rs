@@ -322,7 +322,7 @@ impl Fixture {
         let views = self
             .drive(jobs_of(&*self.test_store.store()).list_queues(&self.call))
             .expect("queues that can be read");
-        views.into_iter().find(|view| view.name.as_str() == name)
+        views.queues.into_iter().find(|view| view.name.as_str() == name)
     }
 
     /// How many jobs a queue has in a state.

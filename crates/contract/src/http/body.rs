@@ -10,7 +10,7 @@ use fencehold_core::wire::AsOptionalJson;
 use super::{http_requests, http_types};
 use crate::job::{
     AttemptLedgerEntry, AttemptRef, AttemptReport, EnqueuedJob, JobSelector, LedgerResponse, NewJob,
-    QueueView, ScheduleView,
+    ScheduleView,
 };
 use crate::json::{AsOptionalCursor, AsResults, advance_by, page};
 use crate::quota::Quota;
@@ -385,12 +385,6 @@ http_types! {
         #[serde(with = "AsResults")]
         #[schemars(with = "Vec<crate::json::ItemResult<LedgerResponse>>")]
         pub results: Vec<Result<LedgerResponse, JobRefusal>>,
-    }
-
-    /// Every queue.
-    pub struct QueueList {
-        /// Each of them.
-        pub queues: Vec<QueueView>,
     }
 
     /// Every schedule.

@@ -18,8 +18,8 @@ use crate::job::{
     AttemptLedgerEntry, AttemptRef, AttemptReport, BeginOperationRequest, BegunOperation,
     ChangeJobBatchResponse, ChangeJobsRequest, ChangedJob, ClaimJobsRequest, ClaimedJobs, EffectPage,
     EnqueuedJob, JobAction, JobDetail, JobPage, JobSelector, LedgerResponse, ListEffectsRequest,
-    ListJobsRequest, NewJob, QueueMode, QueueView, RenewAttemptBatchResponse, ResolveEffectRequest,
-    ScheduleSpec, ScheduleView, SetQueueModeRequest,
+    ListJobsRequest, NewJob, QueueList, QueueMode, QueueView, RenewAttemptBatchResponse,
+    ResolveEffectRequest, ScheduleSpec, ScheduleView, SetQueueModeRequest,
 };
 use crate::operation::{JobRequest, JobResponse, StoreRequest, StoreResponse};
 use crate::problem::{ErrorKind, Problem};
@@ -475,7 +475,7 @@ store_operations! {
         FailJobBatch: (Change(ChangeJobsRequest { selector, action: JobAction::Fail { reason }, by, dry_run, cursor, limit }))
             = (FailJobBatchRequest { selector, by, reason, dry_run, cursor, limit }), (Changed(changed)) = (changed);
         ListJobs: (List(request)) = (request), (Jobs(page)) = (page);
-        ListQueues: (Queues) = (NoQuery {}), (Queues(queues)) = (QueueList { queues });
+        ListQueues: (Queues) = (NoQuery {}), (Queues(list)) = (list);
         PauseQueue: (SetQueueMode(SetQueueModeRequest { queue, mode: QueueMode::Paused, by }))
             = (QueueRequest { queue, by }), (Queue(view)) = (view);
         ResumeQueue: (SetQueueMode(SetQueueModeRequest { queue, mode: QueueMode::Open, by }))

@@ -204,6 +204,17 @@ wire! {
         /// How many claims wait for jobs from it.
         pub waiting_claim_count: u64,
     }
+
+    /// Every queue.
+    #[derive(Default)]
+    pub struct QueueList {
+        /// Each of them.
+        pub queues: Vec<QueueView>,
+        /// The newest event that is in the counts of jobs: a replay of the events up to it gives the same counts, but for delayed jobs
+        /// that became due and finished jobs that were removed with age, of which there are no events. Left out where events with
+        /// lower numbers are still to come from transactions under way.
+        pub event_seq: Option<u64> = None,
+    }
 }
 
 /// What is in a queue.

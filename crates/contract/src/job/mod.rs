@@ -23,7 +23,7 @@ use crate::{CallContext, StoreError};
 pub use admin::{
     BeginOperationRequest, BegunOperation, ChangeJobBatchResponse, ChangeJobResult, ChangeJobsRequest,
     ChangedJob, Contents, EffectPage, EffectResolution, EffectView, FindingKind, JobAction, JobSelector,
-    ListEffectsRequest, OperationStatus, QueueMode, QueueView, ResolveEffectRequest, ScheduleSpec,
+    ListEffectsRequest, OperationStatus, QueueList, QueueMode, QueueView, ResolveEffectRequest, ScheduleSpec,
     ScheduleView, SetQueueModeRequest,
 };
 pub use view::{
@@ -68,7 +68,7 @@ calls! {
         /// Cancels, retries or deletes jobs: some by name, or a page of all that match.
         change_jobs: Change(request: ChangeJobsRequest) -> Changed(ChangeJobBatchResponse);
         /// Every queue: what it does, and how many jobs it has in which state.
-        list_queues: Queues -> Queues(Vec<QueueView>) [Reads];
+        list_queues: Queues -> Queues(QueueList) [Reads];
         /// Has a queue hand out its jobs, or stop, or take no new ones.
         set_queue_mode: SetQueueMode(request: SetQueueModeRequest) -> Queue(QueueView) [Creates];
         /// Removes a queue that has no jobs, finished ones included, and no schedules. False: there was none. One that is empty

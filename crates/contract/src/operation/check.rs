@@ -2,8 +2,8 @@
 //! decided. What passes fits into one frame of the socket, and so does its answer.
 
 use fencehold_core::limits::{
-    BATCH_MAX, HOLD_AGE_MS_MAX, KEY_BYTES_MAX, KEYS_PER_ACQUIRE_MAX, PAGE_MAX, STATS_MS_MAX, TTL_MS_MIN,
-    WAIT_MS_MAX, YIELD_MS_MAX,
+    BATCH_MAX, HOLD_AGE_MS_MAX, KEY_BYTES_MAX, KEYS_PER_ACQUIRE_MAX, PAGE_MAX, STATS_MS_MAX,
+    STATS_STEP_MS_MIN, TTL_MS_MIN, WAIT_MS_MAX, YIELD_MS_MAX,
 };
 use fencehold_core::{BadInput, Token, ttl};
 
@@ -40,7 +40,12 @@ impl StoreRequest {
             StoreRequest::Quota(request) => request.quota.map_or(Ok(()), |set| set.check()),
             StoreRequest::Stats(request) => {
                 ensure(request.since_ms > 0, "since_ms", || "must be more than 0".to_owned())?;
-                check_ms("since_ms", request.since_ms, STATS_MS_MAX)
+                check_ms("since_ms", request.since_ms, STATS_MS_MAX)?;
+                let step_ms = request.step_ms.unwrap_or(STATS_STEP_MS_MIN);
+                ensure(step_ms >= STATS_STEP_MS_MIN, "step_ms", || {
+                    format!("must be at least {STATS_STEP_MS_MIN}")
+                })?;
+                check_ms("step_ms", step_ms, STATS_MS_MAX)
             }
             StoreRequest::ReportBlockedWrite(report) => {
                 ensure(report.token > Token::NONE, "token", || "must be more than 0".to_owned())

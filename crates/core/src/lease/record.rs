@@ -122,6 +122,7 @@ pub struct Ending {
 
 worded! {
     /// The ways in which a hold can end.
+    #[derive(PartialOrd, Ord)]
     pub enum LeaseOutcome {
         /// Its holder gave it back.
         Released = "released",

@@ -3,7 +3,7 @@
 use fencehold_contract::StoreError;
 use fencehold_contract::job::{
     ChangeJobBatchResponse, ChangeJobResult, ChangeJobsRequest, Contents, JobAction, JobFilter, JobSelector,
-    QueueMode, QueueView, SetQueueModeRequest,
+    QueueList, QueueMode, QueueView, SetQueueModeRequest,
 };
 use fencehold_contract::quota::Limited;
 use fencehold_core::job::{
@@ -109,10 +109,10 @@ impl Step<'_> {
 }
 
 impl Engine {
-    pub(super) fn queue_views(&self, space: u32) -> Vec<QueueView> {
-        let mut views: Vec<QueueView> = self.jobs.queues.of_space(space).map(QueueState::view).collect();
-        views.sort_by(|a, b| a.name.cmp(&b.name));
-        views
+    pub(super) fn list_queues(&self, space: u32) -> QueueList {
+        let mut queues: Vec<QueueView> = self.jobs.queues.of_space(space).map(QueueState::view).collect();
+        queues.sort_by(|a, b| a.name.cmp(&b.name));
+        QueueList { queues, event_seq: Some(self.events.last_seq()) }
     }
 
     /// A queue is kept from now on, if it was not.

@@ -145,7 +145,7 @@ impl Step<'_> {
                 entries.into_iter().map(|entry| self.write_effect(space, entry)).collect(),
             ),
             JobRequest::Change(request) => JobResponse::Changed(self.change_jobs(space, &request)),
-            JobRequest::Queues => JobResponse::Queues(self.queue_views(space)),
+            JobRequest::Queues => JobResponse::Queues(self.list_queues(space)),
             JobRequest::SetQueueMode(request) => JobResponse::Queue(self.set_queue(space, request)?),
             JobRequest::DeleteQueue { queue, by } => {
                 JobResponse::Deleted(self.remove_queue(space, &queue, by)?)

@@ -166,7 +166,7 @@ fn a_namespace_that_does_not_exist_has_no_queues() {
     rig.engine.serve_claims(rig.now, &mut rig.archive);
     rig.engine.take_batch(true);
     let queues = rig.answer(StoreRequest::Job(JobRequest::Queues));
-    assert_matches!(queues, Ok(StoreResponse::Job(JobResponse::Queues(queues))) if queues.is_empty());
+    assert_matches!(queues, Ok(StoreResponse::Job(JobResponse::Queues(list))) if list.queues.is_empty());
 }
 
 #[test]

@@ -170,7 +170,7 @@ impl JobProtocol for RealStore {
     async fn in_line(&self) -> usize {
         let store = self.test_store.other();
         let Some(jobs) = store.jobs() else { return 0 };
-        let queues = jobs.list_queues(&self.call).await.unwrap_or_default();
+        let queues = jobs.list_queues(&self.call).await.unwrap_or_default().queues;
         let queue = queues.into_iter().find(|view| view.name == self.names.queue);
         queue.map_or(0, |view| usize::try_from(view.waiting_claim_count).unwrap_or(usize::MAX))
     }

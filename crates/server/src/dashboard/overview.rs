@@ -15,9 +15,10 @@ use fencehold_contract::{
 use fencehold_core::job::JobState;
 use maud::{Markup, html};
 
+use super::chart::{self, CLASSES};
 use super::page::{Page, PageRequest, PageResponse};
 use super::queues::word;
-use super::{chart, filter, history, layout, stuck, text};
+use super::{filter, history, layout, stuck, text};
 use crate::http::lease;
 
 /// How many contended keys, queues and jobs are shown.
@@ -26,8 +27,10 @@ const SHOWN_MAX: usize = 5;
 const EVENTS_BACK: u64 = 1_000;
 const INCIDENTS_MAX: usize = 8;
 /// The chart: so many steps of so long.
-const CHART_STEPS: u64 = 12;
+const CHART_STEPS: usize = 12;
 const CHART_STEP_MS: u64 = 1_800_000;
+/// How exactly times are counted.
+const MINUTE_MS: u64 = 60_000;
 /// How many jobs with effects of note are read.
 const EFFECTS_READ: usize = 100;
 /// The times for which endings are counted.
@@ -129,70 +132,78 @@ fn counts(page: &PageRequest, status: &StoreStatus) -> Markup {
 
 /// How leases ended, as a chart over the last hours and as a table of totals.
 async fn endings(page: &PageRequest, has_events: bool) -> Result<Markup, Problem> {
-    let count = async |since_ms| page.call::<op::GetLeaseStats>(LeaseStatsRequest { since_ms }).await;
-    let mut steps: Vec<(u64, LeaseStats)> = Vec::new();
-    // A store without events counts in its keys, which is no small thing.
-    for nth in 1..=if has_events { CHART_STEPS } else { 0 } {
-        steps.push((nth * CHART_STEP_MS, count(nth * CHART_STEP_MS).await?));
-    }
-    let mut totals = Vec::with_capacity(WINDOWS.len());
-    for (name, since_ms) in WINDOWS {
-        let known = steps.iter().find(|(from_ms, _)| *from_ms == since_ms);
-        totals
-            .push((name, if let Some((_, stats)) = known { stats.clone() } else { count(since_ms).await? }));
-    }
+    let since_ms = WINDOWS.iter().map(|(_, since_ms)| *since_ms).max().unwrap_or(MINUTE_MS);
+    let request = LeaseStatsRequest { since_ms, step_ms: Some(MINUTE_MS) };
+    let stats = page.call::<op::GetLeaseStats>(request).await?;
+    let totals =
+        WINDOWS.map(|(name, since_ms)| Window::of(&stats, name, page.now_ms.saturating_sub(since_ms)));
+    let steps = chart::columns(&stats.steps, CHART_STEP_MS, CHART_STEPS, page.now_ms);
     Ok(html! {
         section {
             h2 { "How leases ended" }
-            @if totals.iter().all(|(_, stats)| stats.total() == 0) {
+            @if stats.total() == 0 {
                 (layout::empty("No lease has ended in the last 24 hours.", Some("fencehold run --key demo -- echo done")))
             } @else {
                 div class="scroll" {
-                    @if has_events { (chart::draw(&chart::columns(&steps), CHART_STEP_MS)) }
+                    @if has_events { (chart::draw(&steps, CHART_STEP_MS)) }
                     table {
                         thead { tr {
                             th { "in the last" } th { span class="visually-hidden" { "picture" } }
-                            @for (class, _) in kinds(&LeaseStats::default()) {
+                            @for class in CLASSES {
                                 th class="number" { span class={ "key " (class) } {} (chart::name_of(class)) }
                             }
                         } }
                         tbody {
-                            @for (name, stats) in &totals {
+                            @for window in &totals {
                                 tr {
-                                    th scope="row" { (name) @if !stats.complete { span class="muted" title="There were at least as many: older events are gone." { " ≥" } } }
-                                    td class="share" { (share(stats)) }
-                                    @for (class, count) in kinds(stats) {
+                                    th scope="row" { (window.name) @if !window.complete { span class="muted" title="There were at least as many: older events are gone." { " ≥" } } }
+                                    td class="share" { (share(&window.counts)) }
+                                    @for (class, count) in CLASSES.iter().zip(window.counts) {
                                         td class={ "number " @if count > 0 { (class) } @else { "muted" } } { (text::number(count)) }
                                     }
                                 }
                             }
                         }
                     }
+                    @if let Some(seq) = stats.event_seq { p class="muted small" { "Counted by the minute, up to event " (seq) "." } }
                 }
             }
         }
     })
 }
 
-/// The colours and their counts.
-pub(super) fn kinds(stats: &LeaseStats) -> [(&'static str, u64); 4] {
-    let expired = stats.expired_count + stats.aged_out_count;
-    let revoked = stats.revoked_count + stats.advanced_count;
-    let other = stats.yielded_count + stats.abandoned_count;
-    [("released", stats.released_count), ("expired", expired), ("revoked", revoked), ("quiet", other)]
+/// How the leases of a time ended.
+struct Window {
+    name: &'static str,
+    /// Whether all of the time is counted.
+    complete: bool,
+    counts: chart::Counts,
 }
 
-fn share(stats: &LeaseStats) -> Markup {
+impl Window {
+    /// From the minute of a moment on.
+    fn of(stats: &LeaseStats, name: &'static str, from_ms: u64) -> Self {
+        let mut counts = chart::Counts::default();
+        let from_ms = from_ms / MINUTE_MS * MINUTE_MS;
+        for step in stats.steps.iter().filter(|step| step.begins_at_ms >= from_ms) {
+            chart::add(&mut counts, step);
+        }
+        Window { name, complete: stats.complete || stats.begins_at_ms <= from_ms, counts }
+    }
+}
+
+fn share(counts: &chart::Counts) -> Markup {
     const WIDTH: u64 = 120;
-    let total = stats.total().max(1);
+    let total = counts.iter().sum::<u64>().max(1);
     let mut x = 0;
-    let parts = kinds(stats).map(|(class, count)| {
-        let exact = u128::from(count) * u128::from(WIDTH) / u128::from(total);
-        let width = u64::try_from(exact).unwrap_or(WIDTH).max(u64::from(count > 0) * 2);
+    let parts = CLASSES.iter().zip(counts).map(|(class, count)| {
+        let exact = u128::from(*count) * u128::from(WIDTH) / u128::from(total);
+        let width = u64::try_from(exact).unwrap_or(WIDTH).max(u64::from(*count > 0) * 2);
         let begins = x;
         x += width;
         (class, begins, width)
     });
+    let parts: Vec<_> = parts.collect();
     html! {
         svg class="shares" viewBox={ "0 0 " (x.max(WIDTH)) " 8" } preserveAspectRatio="none" aria-hidden="true" {
             @for (class, x, width) in parts {

@@ -111,7 +111,7 @@ pub(crate) async fn get(asked: RequestContext, request: GetJobRequest) -> Handle
 }
 
 pub(crate) async fn get_queue(asked: RequestContext, request: GetQueueRequest) -> HandlerResult<QueueView> {
-    let queues = jobs_of(&asked.store)?.list_queues(&asked.call).await?;
+    let queues = jobs_of(&asked.store)?.list_queues(&asked.call).await?.queues;
     // A queue exists only while it is used: one that has nothing is open and empty.
     Ok(queues.into_iter().find(|view| view.name == request.queue).unwrap_or(QueueView {
         name: request.queue,

@@ -6,7 +6,7 @@
 //! elsewhere, and so is what is about jobs where the store has none.
 
 use fencehold_contract::job::{JobFilter, JobView, ListJobsRequest, QueueView};
-use fencehold_contract::metrics::{Counter, EngineMetrics, EventCounts};
+use fencehold_contract::metrics::{CountedEvents, Counter, EngineMetrics, EventCounts};
 use fencehold_contract::{CallContext, JobStore};
 use fencehold_core::Namespace;
 use fencehold_core::job::{AttemptOutcome, JobState};
@@ -46,7 +46,8 @@ pub(crate) async fn render(server: &ServerInner) -> String {
     if let Some(measures) = server.store.metrics() {
         // What the store counts cannot be known while it does not answer: then these are absent, and no count stands still.
         if server.store.refresh_metrics(&call).await.is_ok() {
-            facts(&mut page, &measures.facts, server.store.jobs().is_some());
+            let counts = &measures.facts;
+            counts.together(|counted| facts(&mut page, counts, counted, server.store.jobs().is_some()));
         }
         if let Some(measures) = &measures.engine {
             engine(&mut page, measures);
@@ -75,7 +76,9 @@ pub(crate) async fn render(server: &ServerInner) -> String {
     page.finish()
 }
 
-fn facts(page: &mut Page, facts: &EventCounts, has_jobs: bool) {
+fn facts(page: &mut Page, facts: &EventCounts, counted: Option<CountedEvents>, has_jobs: bool) {
+    let bounds = counted.map(|counted| [("after", counted.after_seq), ("up_to", counted.to_seq)]);
+    let bounds = bounds.into_iter().flatten().map(|(bound, seq)| ([("bound", bound)], seq));
     let ended = LeaseOutcome::ALL.iter().zip(&facts.ended);
     metrics! { page {
         count "fencehold_leases_acquired_total" "Leases acquired." = facts.granted.get();
@@ -87,6 +90,9 @@ fn facts(page: &mut Page, facts: &EventCounts, has_jobs: bool) {
             = facts.stale_writes_blocked.get();
         count "fencehold_store_rewound_total" "Tokens shown that this store never gave: an alarm."
             = facts.rewound.get();
+        gauges "fencehold_counted_event_seq"
+            "The events that the counts of leases and attempts stand for: after the one, up to the other. A replay of them gives the same counts."
+            = bounds;
     } }
     if !has_jobs {
         return;
@@ -210,7 +216,7 @@ async fn queues(page: &mut Page, server: &ServerInner, jobs: &dyn JobStore) {
     let mut all: Vec<(CallContext, QueueView)> = Vec::new();
     for namespace in server.namespaces() {
         let call = CallContext::new(namespace).with_timeout_ms(TIMEOUT_MS);
-        let found = jobs.list_queues(&call).await.unwrap_or_default();
+        let found = jobs.list_queues(&call).await.unwrap_or_default().queues;
         all.extend(found.into_iter().map(|queue| (call.clone(), queue)));
     }
     all.sort_by_key(|(_, queue)| std::cmp::Reverse((queue.job_counts.queued, queue.job_counts.scheduled)));

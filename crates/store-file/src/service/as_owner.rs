@@ -27,7 +27,7 @@ impl Service {
     pub(super) async fn own(&mut self, ownership: Ownership, mut socket_server: SocketServer) -> NextRole {
         let Ownership { epoch, mut engine, ahead_ms, keep, lock } = ownership;
         let clock: Arc<dyn Clock> = Arc::new(ClockAhead { clock: Arc::clone(&self.clock), ahead_ms });
-        engine.measures = Arc::clone(&self.shared.measures);
+        engine.count_into(Arc::clone(&self.shared.measures));
         engine.hold_changes = Arc::clone(&self.shared.hold_changes);
         // It was noted in the transaction that made this process the owner.
         self.untold = KeepFinished::default();

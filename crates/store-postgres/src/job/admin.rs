@@ -75,7 +75,7 @@ impl Call<'_> {
         let about = DecisionScope { queues: vec![queue.clone()], sets_queue: true, ..self.scope([]) };
         self.by_the_rules(&about, JobRequest::SetQueueMode(order)).await?;
         self.budget.outcome_unknown = true;
-        let mut views = self.queue_views(Some(&queue)).await?;
+        let mut views = self.queue_views(&queue).await?;
         // One that is open and empty is not shown.
         let unused =
             || QueueView { name: queue, mode, job_counts: JobCounts::default(), waiting_claim_count: 0 };

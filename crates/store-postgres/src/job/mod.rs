@@ -131,7 +131,7 @@ impl Call<'_> {
             JobRequest::WaitFor(request) => JobResponse::Job(self.wait_for(request).await?),
             JobRequest::List(request) => JobResponse::Jobs(self.list_jobs(&request).await?),
             JobRequest::Change(request) => JobResponse::Changed(self.act(request).await?),
-            JobRequest::Queues => JobResponse::Queues(self.queue_views(None).await?),
+            JobRequest::Queues => JobResponse::Queues(self.list_queues().await?),
             JobRequest::SetQueueMode(order) => JobResponse::Queue(self.set_queue(order).await?),
             JobRequest::DeleteQueue { queue, by } => {
                 JobResponse::Deleted(self.remove_queue(&queue, &by).await?)

@@ -2,8 +2,8 @@
 
 use fencehold_contract::StoreError;
 use fencehold_contract::job::{
-    EffectPage, JobCounts, JobDetail, JobFilter, JobPage, ListEffectsRequest, ListJobsRequest, QueueView,
-    WaitRequest,
+    EffectPage, JobCounts, JobDetail, JobFilter, JobPage, ListEffectsRequest, ListJobsRequest, QueueList,
+    QueueView, WaitRequest,
 };
 use fencehold_contract::operation::{JobRequest, JobResponse, unexpected_response};
 use fencehold_core::Owner;
@@ -136,23 +136,34 @@ impl Call<'_> {
         }
     }
 
-    pub(super) async fn queue_views(
-        &mut self,
-        only: Option<&QueueName>,
-    ) -> Result<Vec<QueueView>, StoreError> {
+    pub(super) async fn queue_views(&mut self, only: &QueueName) -> Result<Vec<QueueView>, StoreError> {
         let sql = "SELECT * FROM fencehold.job_queues($1, $2)";
-        let asked: [&dyn Parameter; 2] = [&self.namespace(), &only.map(QueueName::as_str)];
-        let rows: Vec<(String, i16, Vec<i64>, i64)> = self.rows(sql, &asked).await?;
-        let view = |(name, mode, counts, waiting): (String, i16, Vec<i64>, i64)| {
-            Some(QueueView {
-                name: QueueName::new(name).ok()?,
-                mode: mode_of(u8::try_from(mode).unwrap_or(0)),
-                job_counts: job_counts(&counts),
-                waiting_claim_count: from_sql(waiting),
-            })
-        };
-        Ok(rows.into_iter().filter_map(view).collect())
+        let asked: [&dyn Parameter; 2] = [&self.namespace(), &only.as_str()];
+        let rows: Vec<QueueRow> = self.rows(sql, &asked).await?;
+        Ok(rows.into_iter().filter_map(queue_view).collect())
     }
+
+    pub(super) async fn list_queues(&mut self) -> Result<QueueList, StoreError> {
+        let sql = "SELECT queues::text, event_seq FROM fencehold.job_queue_list($1)";
+        let (rows, event_seq): (String, Option<i64>) = self.row(sql, &[&self.namespace()]).await?;
+        let rows: Vec<QueueRow> = self.read(&rows)?;
+        Ok(QueueList {
+            queues: rows.into_iter().filter_map(queue_view).collect(),
+            event_seq: event_seq.map(from_sql),
+        })
+    }
+}
+
+/// Of a queue its name, its mode, its jobs by state, and how many claims wait for them.
+type QueueRow = (String, i16, Vec<i64>, i64);
+
+fn queue_view((name, mode, counts, waiting): QueueRow) -> Option<QueueView> {
+    Some(QueueView {
+        name: QueueName::new(name).ok()?,
+        mode: mode_of(u8::try_from(mode).unwrap_or(0)),
+        job_counts: job_counts(&counts),
+        waiting_claim_count: from_sql(waiting),
+    })
 }
 
 /// By state, in the order of the states.

@@ -53,11 +53,22 @@ BEGIN
     GROUP BY 1 HAVING sum(n.count) > 0;
 END $$;
 
--- How the leases of a namespace ended in the last so many milliseconds: from when on they are counted, whether that is all of the time, and
--- how many ended how.
-CREATE OR REPLACE FUNCTION lease_stats(p_namespace text, p_since_ms bigint, OUT from_ms bigint, OUT complete boolean, OUT counts jsonb)
+-- The same as an object, with the event that this stands for, where there is one (`events_seen_to`).
+CREATE OR REPLACE FUNCTION event_totals(OUT counts jsonb, OUT event_seq bigint)
 LANGUAGE plpgsql VOLATILE SECURITY DEFINER SET search_path FROM CURRENT AS $$
 DECLARE
+    v_told CONSTANT bigint := events_told();
+BEGIN
+    SELECT coalesce(jsonb_object_agg(c.kind, c.count), '{}'), events_seen_to(v_told) INTO counts, event_seq FROM event_counts() AS c;
+END $$;
+
+-- How the leases of a namespace ended in the last so many milliseconds: from when on they are counted, whether that is all of the time; how many
+-- ended how in which minute (`[[minute_ms, how, count]]`); and the event that this stands for, where there is one (`events_seen_to`).
+CREATE OR REPLACE FUNCTION lease_ended_counts(p_namespace text, p_since_ms bigint,
+    OUT from_ms bigint, OUT to_ms bigint, OUT complete boolean, OUT counts jsonb, OUT event_seq bigint)
+LANGUAGE plpgsql VOLATILE SECURITY DEFINER SET search_path FROM CURRENT AS $$
+DECLARE
+    v_told   CONSTANT bigint := events_told();
     -- Whole minutes.
     c_wanted CONSTANT bigint := (now_ms() - p_since_ms) / 60000 * 60000;
     -- A schema that was brought up to date has counted since then.
@@ -65,12 +76,23 @@ DECLARE
         WHERE m.version >= 32 AND EXISTS (SELECT FROM migration e WHERE e.version < 32));
 BEGIN
     from_ms := greatest(c_wanted, c_began);
+    to_ms := now_ms();
     complete := from_ms = c_wanted;
-    counts := (SELECT coalesce(jsonb_object_agg(n.how, n.count), '{}') FROM (
-        SELECT u.how, sum(u.count) AS count FROM (
-            SELECT c.how, c.count FROM lease_ended_count c WHERE c.namespace = p_namespace AND c.minute_ms >= from_ms
+    -- One statement: an event that is being taken out is seen in one place.
+    SELECT coalesce(jsonb_agg(jsonb_build_array(n.minute_ms, n.how, n.count)), '[]'), events_seen_to(v_told) INTO counts, event_seq FROM (
+        SELECT u.minute_ms, u.how, sum(u.count) AS count FROM (
+            SELECT c.minute_ms, c.how, c.count FROM lease_ended_count c WHERE c.namespace = p_namespace AND c.minute_ms >= from_ms
             UNION ALL
-            SELECT e.fact->'lease_ended'->>'how', 1 FROM event e
+            SELECT e.at_ms / 60000 * 60000, e.fact->'lease_ended'->>'how', 1 FROM event e
             WHERE e.seq > events_low() AND e.namespace = p_namespace AND e.at_ms >= from_ms AND e.fact ? 'lease_ended') AS u
-        GROUP BY u.how) AS n);
+        GROUP BY 1, 2) AS n;
+END $$;
+
+-- The same for programs before schema 38, of the whole time.
+CREATE OR REPLACE FUNCTION lease_stats(p_namespace text, p_since_ms bigint, OUT from_ms bigint, OUT complete boolean, OUT counts jsonb)
+LANGUAGE plpgsql VOLATILE SECURITY DEFINER SET search_path FROM CURRENT AS $$
+BEGIN
+    SELECT c.from_ms, c.complete, coalesce((SELECT jsonb_object_agg(n.how, n.count)
+            FROM (SELECT j->>1 AS how, sum((j->2)::bigint) AS count FROM jsonb_array_elements(c.counts) AS j GROUP BY 1) AS n), '{}')
+    INTO from_ms, complete, counts FROM lease_ended_counts(p_namespace, p_since_ms) AS c;
 END $$;

@@ -85,6 +85,14 @@ LANGUAGE sql STABLE SET search_path FROM CURRENT AS $$
     WHERE k.first_seq > k.known_to + 1
 $$;
 
+-- The newest event, where all with lower numbers are seen, too: what is counted in the same statement is what a replay up to it gives. None where
+-- an event with a lower number is still to come, or has come late. `p_told`: what could be read before the statement began (`events_told`).
+CREATE OR REPLACE FUNCTION events_seen_to(p_told bigint) RETURNS bigint
+LANGUAGE sql STABLE SET search_path FROM CURRENT AS $$
+    SELECT events_newest()
+    WHERE NOT EXISTS (SELECT FROM event_gap) AND NOT EXISTS (SELECT FROM event_late) AND NOT EXISTS (SELECT FROM events_missing(p_told))
+$$;
+
 -- Gives events other numbers. Those of one row keep their order.
 CREATE OR REPLACE FUNCTION events_renumber(p_from bigint[], p_to bigint[]) RETURNS void
 LANGUAGE plpgsql VOLATILE SET search_path FROM CURRENT AS $$
@@ -170,6 +178,14 @@ BEGIN
     END IF;
     INSERT INTO event_gap (first_seq, last_seq, below)
         SELECT m.first_seq, least(m.last_seq, pass_to), pg_current_xact_id() FROM events_missing(v_told) AS m WHERE m.first_seq <= pass_to;
+END $$;
+
+-- The number up to which events can be read. It is not of a snapshot: for the statement that comes after it.
+CREATE OR REPLACE FUNCTION events_told() RETURNS bigint
+LANGUAGE plpgsql VOLATILE SET search_path FROM CURRENT AS $$
+BEGIN
+    PERFORM events_settle(0);
+    RETURN (SELECT least(n.last_value - 1, s.last_value) FROM event_next n, event_seq s);
 END $$;
 
 -- The task that an event names, as `EventData::task` of the core says.

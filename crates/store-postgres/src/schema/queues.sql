@@ -4,7 +4,7 @@
 -- those that are open and have no job, no schedule and no waiting claim.
 CREATE OR REPLACE FUNCTION job_queues(p_namespace text, p_name text)
 RETURNS TABLE (name text, mode smallint, counts bigint[], claimers bigint)
-LANGUAGE sql SECURITY DEFINER SET search_path FROM CURRENT AS $$
+LANGUAGE sql STABLE SECURITY DEFINER SET search_path FROM CURRENT AS $$
     WITH mine AS (
         SELECT q.number, q.name, q.mode FROM job_queue q
         WHERE q.namespace = p_namespace AND (p_name IS NULL OR q.name = p_name)
@@ -26,6 +26,16 @@ LANGUAGE sql SECURITY DEFINER SET search_path FROM CURRENT AS $$
         OR EXISTS (SELECT FROM job_schedule s WHERE s.namespace = p_namespace AND s.spec->>'queue' = m.name)
     ORDER BY 1
 $$;
+
+-- The same as `[[name, mode, counts, claimers]]`, with the event that the counts stand for, where there is one (`events_seen_to`).
+CREATE OR REPLACE FUNCTION job_queue_list(p_namespace text, OUT queues jsonb, OUT event_seq bigint)
+LANGUAGE plpgsql VOLATILE SECURITY DEFINER SET search_path FROM CURRENT AS $$
+DECLARE
+    v_told CONSTANT bigint := events_told();
+BEGIN
+    SELECT coalesce(jsonb_agg(jsonb_build_array(q.name, q.mode, q.counts, q.claimers) ORDER BY q.name), '[]'), events_seen_to(v_told)
+    INTO queues, event_seq FROM job_queues(p_namespace, NULL) AS q;
+END $$;
 
 -- Removes a queue, whatever is in it, and leaves a note for what may still come into it.
 CREATE OR REPLACE FUNCTION job_queue_drop(p_number integer) RETURNS void

@@ -12,8 +12,8 @@ CREATE OR REPLACE FUNCTION role_grants() RETURNS TABLE (name text, lowest text)
 LANGUAGE sql IMMUTABLE SET search_path FROM CURRENT AS $$
     SELECT unnest('{leases,lease_endings,jobs,queues,schedules,events,shown_time,shown_state,shown_event_type,shown_event_data,shown_labels,'
         'migration,now_ms,maintenance_errors,'
-        'events_page,events_read,lease_get,lease_list,lease_status,lease_timeline,job_look,job_list,job_counts_now,job_queues,job_live,job_with_effects,job_schedules,'
-        'store_closed_ms,store_limits,event_counts,lease_stats,lease_contention_list}'::text[]), 'reader'
+        'events_page,events_read,lease_get,lease_list,lease_status,lease_timeline,job_look,job_list,job_counts_now,job_queues,job_queue_list,job_live,job_with_effects,job_schedules,'
+        'store_closed_ms,store_limits,event_counts,event_totals,lease_stats,lease_ended_counts,lease_contention_list}'::text[]), 'reader'
     UNION ALL
     SELECT unnest('{enqueue_job,enqueue_jobs,complete_job,record_effect,try_fence,try_complete_job,try_record_effect,write_refused,fence,fence_job,fence_resource,raise_mark,open_fences,'
         'upkeep,job_work_due,party_lives,lease_acquire,lease_look,lease_leave,lease_abandon,lease_renew,lease_renew_checked,lease_release,lease_suspend,'

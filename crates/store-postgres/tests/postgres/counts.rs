@@ -56,6 +56,36 @@ fn an_event_is_counted_once_before_and_after_it_is_removed() {
     assert_eq!(session.value("SELECT counts::text FROM lease_stats('elsewhere', 3600000)"), "{}");
 }
 
+/// Counts name the newest event, and none while one with a lower number may still come: a replay up to the newest would not have it.
+#[test]
+fn counts_name_an_event_where_all_before_it_are_counted() {
+    let fixture = JobRaceFixture::new();
+    let (slow, session) = (fixture.session(), fixture.session());
+    let counted = || {
+        session.value(
+            "SELECT coalesce(s.event_seq, 0) || ' ' || coalesce(q.event_seq, 0) || ' ' || coalesce(t.event_seq, 0) || ' ' || s.counts
+             FROM lease_ended_counts('default', 3600000) s, job_queue_list('default') q, event_totals() t",
+        )
+    };
+    let ended = "INSERT INTO event (at_ms, namespace, key, fact) VALUES (60000 * (now_ms() / 60000), 'default', 'k', \
+        '{\"lease_ended\": {\"token\": 1, \"owner\": \"A\", \"task\": null, \"how\": \"released\", \"by\": null, \"reason\": null}}')";
+    let newest = || session.value("SELECT events_newest()");
+    let all_of = |seq: &str| format!("{seq} {seq} {seq} ");
+    assert!(counted().starts_with(&all_of(&newest())), "{}", counted());
+    slow.value("BEGIN");
+    slow.value(ended);
+    session.value(ended);
+    assert!(counted().starts_with("0 0 0 "), "an event with a lower number is still to come: {}", counted());
+    assert!(
+        counted().ends_with(", \"released\", 1]]"),
+        "what is there is counted all the same: {}",
+        counted()
+    );
+    slow.value("COMMIT");
+    assert!(counted().starts_with(&all_of(&newest())), "{}", counted());
+    assert!(counted().ends_with(", \"released\", 2]]"), "{}", counted());
+}
+
 /// A completion in a row of many, and a late one, count as what they are.
 #[test]
 fn rows_of_many_events_count_each_of_them() {

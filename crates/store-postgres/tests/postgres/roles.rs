@@ -11,8 +11,8 @@ use crate::{migrated, open, open_as};
 
 /// What a reader may call, the views, and the one table that it may read.
 const READER: &str =
-    "event_counts events events_page events_read job_counts_now job_list job_live job_look job_queues job_schedules job_with_effects jobs lease_endings lease_get lease_list
-    lease_stats lease_contention_list lease_status lease_timeline leases maintenance_errors migration now_ms queues schedules shown_event_data shown_event_type shown_labels
+    "event_counts event_totals events events_page events_read job_counts_now job_list job_live job_look job_queue_list job_queues job_schedules job_with_effects jobs lease_endings lease_get lease_list
+    lease_stats lease_ended_counts lease_contention_list lease_status lease_timeline leases maintenance_errors migration now_ms queues schedules shown_event_data shown_event_type shown_labels
     shown_state shown_time store_closed_ms store_limits";
 /// What a worker may call beside that.
 const WORKER: &str = "complete_job enqueue_job enqueue_jobs fence fence_job fence_on fence_resource job_await job_claim job_complete_batch job_complete_hashed

@@ -124,13 +124,14 @@ fn a_schema_of_an_earlier_version_gets_what_is_new() {
             "contention is recorded",
             "jobs are enqueued by documents",
             "background work is elected",
-            "jobs are counted"
+            "jobs are counted",
+            "counts name an event"
         ]
     );
     assert_same(&old, &new);
     // What was before is not counted, and that is said.
     let stats = |schema: &str| {
-        let asked = LeaseStatsRequest { since_ms: 3_600_000 };
+        let asked = LeaseStatsRequest { since_ms: 3_600_000, step_ms: None };
         block_on(open(schema).stats(&call(), asked)).unwrap().complete
     };
     assert_eq!((stats(&old), stats(&new)), (false, true));

@@ -36,7 +36,7 @@ struct JobExplanation<'a> {
 pub(super) async fn explain(context: &Context, store: &OpenStore, detail: &JobDetail) -> VerbResult {
     let key = Key::new(format!("{JOB_KEY}{}", detail.job.id))?;
     let (alarms, cancelled_wall_ms) = super::alarms(store, &key).await?;
-    let queues = store.ask(async |jobs, call| jobs.list_queues(call).await).await?;
+    let queues = store.ask(async |jobs, call| jobs.list_queues(call).await).await?.queues;
     let queue = queues.iter().find(|view| view.name == detail.job.queue);
     let now_wall_ms = SystemClock.now().wall_ms;
     let explanation = JobExplanation {

@@ -138,7 +138,7 @@ impl CountArgs {
 /// How many jobs there are, in a queue or in all of them.
 async fn counts(store: &OpenStore, queue: Option<&QueueName>) -> Result<JobCounts, Failure> {
     let mut all = JobCounts::default();
-    for view in store.ask(async |jobs, call| jobs.list_queues(call).await).await? {
+    for view in store.ask(async |jobs, call| jobs.list_queues(call).await).await?.queues {
         if queue.is_none_or(|queue| *queue == view.name) {
             for state in JobState::ALL {
                 *all.get_mut(state) += view.job_counts.get(state);

@@ -1,6 +1,6 @@
 //! `fencehold lease stats`: how leases ended lately.
 
-use fencehold_contract::{LeaseStats, LeaseStatsRequest};
+use fencehold_contract::{LeaseStats, LeaseStatsRequest, LeaseStatsStep};
 
 use crate::context::Context;
 use crate::duration::parse_ms;
@@ -11,7 +11,7 @@ use crate::verb::VerbResult;
 #[derive(Debug, clap::Args)]
 #[command(before_help = "\
 fencehold lease stats
-fencehold lease stats --since 24h
+fencehold lease stats --since 24h --step 1h
 fencehold lease stats --since 15m -o json | jq .expired_count")]
 #[command(after_help = "\
 Many expired leases mean that holders die or stall. `postgres:` counts all of the last day, by the minute. `memory:` and `file:` \
@@ -21,19 +21,34 @@ pub(crate) struct Args {
     /// How far back to count, at most 24h
     #[arg(long, value_name = "DURATION", value_parser = parse_ms, default_value = "1h")]
     since: u64,
+
+    /// Count also in steps of this length, at least 1m
+    #[arg(long, value_name = "DURATION", value_parser = parse_ms)]
+    step: Option<u64>,
 }
 
 impl Args {
     pub(crate) async fn run(self, context: &Context) -> VerbResult {
-        let since_ms = self.since;
+        let (since_ms, step_ms) = (self.since, self.step);
         let stats = context
             .look(async |store| {
-                let request = LeaseStatsRequest { since_ms };
+                let request = LeaseStatsRequest { since_ms, step_ms };
                 store.explained(store.leases.stats(&store.call, request)).await
             })
             .await?;
-        context.output.one(&stats, |style| facts(style, lines(&stats)))
+        context.output.one(&stats, |style| facts(style, lines(&stats)) + &steps(&stats))
     }
+}
+
+/// A line for each step.
+fn steps(stats: &LeaseStats) -> String {
+    let line = |step: &LeaseStatsStep| {
+        let ended: Vec<String> =
+            step.ended_counts.iter().map(|(how, count)| format!("{count} {how}")).collect();
+        let ended = if ended.is_empty() { "none ended".to_owned() } else { ended.join(", ") };
+        format!("{}  {ended}\n", utc(step.begins_at_ms))
+    };
+    stats.steps.iter().map(line).collect()
 }
 
 /// Each way that leases ended. The rare ones are named where there were any.

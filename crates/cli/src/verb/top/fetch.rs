@@ -36,7 +36,7 @@ pub(super) async fn fetch(store: &OpenStore, query: Query) -> Result<Found, Trou
         Query::Leases(request) => Ok(Found::Leases(leases(store, request).await.map_err(in_words(store))?)),
         Query::Queues => {
             let queues = store.ask(async |jobs, call| jobs.list_queues(call).await).await;
-            queues.map(Found::Queues).map_err(said)
+            queues.map(|list| Found::Queues(list.queues)).map_err(said)
         }
         Query::Jobs(filter) => jobs(store, filter).await.map(Found::Jobs).map_err(said),
         Query::Workers { cursor } => {

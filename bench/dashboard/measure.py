@@ -106,7 +106,7 @@ class OpenPage(threading.Thread):
                 # A browser that comes late for some changes asks once for all of them.
                 if line.startswith(b"event: changed") and time.monotonic() - last > self.pause:
                     last = time.monotonic()
-                    self.pages.request("GET", OVERVIEW, headers={"accept": "text/html"})
+                    self.pages.request("GET", OVERVIEW, headers={"accept": "text/html", "fencehold-again": "1"})
                     response = self.pages.getresponse()
                     response.read()
                     self.reloads += 1

@@ -95,6 +95,11 @@ fn document(title: &str, theme: Theme, has_script: bool, body: &Markup) -> Strin
 
 /// A page as a response.
 pub(super) fn respond(request: &PageRequest, status: StatusCode, page: &Page) -> Response {
+    with_headers(status, [], html_of(request, page))
+}
+
+/// A page, with the navigation around it.
+pub(super) fn html_of(request: &PageRequest, page: &Page) -> String {
     let live = page.live_prefix.as_deref().filter(|_| request.may::<op::ListEvents>());
     let live = live.map(|prefix| request.href("live", &[("prefix", prefix)]));
     let refresh_ms = REFRESH_MS[usize::from(["Overview", "Workers"].contains(&page.section))];
@@ -112,7 +117,7 @@ pub(super) fn respond(request: &PageRequest, status: StatusCode, page: &Page) ->
         }
         main id="main" tabindex="-1" data-now=(request.now_ms) data-live=[live] data-refresh-ms=(refresh_ms) { (page.main) }
     };
-    with_headers(status, [], document(&page.title, request.theme, true, &body))
+    document(&page.title, request.theme, true, &body)
 }
 
 /// The namespace, the theme and the session.

@@ -55,8 +55,11 @@ async fn begin(page: &PageRequest) -> Result<OpenPage, Problem> {
     let newest = page.call::<op::GetStoreStatus>(NoQuery {}).await?.newest_event_seq;
     let first = ListEventsRequest { cursor: Some(newest), limit: 1, ..ListEventsRequest::default() };
     page.call::<op::ListEvents>(first).await?;
-    let filter =
-        EventFilter { prefix: page.fields.get("prefix").map(str::to_owned), ..EventFilter::default() };
+    let filter = EventFilter {
+        prefix: page.fields.get("prefix").map(str::to_owned),
+        task_prefix: None,
+        notices: true,
+    };
     let (watcher, _) = Watcher::begin(&server, &page.namespace, filter, newest);
     Ok(OpenPage { server, who, watcher, greeted: false, _seat: seat })
 }

@@ -5,7 +5,8 @@
 //! Pages are HTML made here, with one script for live updates and one stylesheet, and work without the script.
 //!
 //! Deliberately absent: access rules and a way to the store. A page is made of operations of the HTTP API, which pass the
-//! same points as any request (`access/authorized_store`). Also absent: state. Whatever server of a store answers, the page is the same.
+//! same points as any request (`access/authorized_store`). Also absent: state, but for renderings that last for seconds (`shared`). Whatever server of a store
+//! answers, the page is the same.
 
 mod access_tokens;
 mod assets;
@@ -26,6 +27,7 @@ mod page;
 mod queues;
 mod schedules;
 mod session;
+mod shared;
 mod stuck;
 mod text;
 mod timeline;
@@ -51,11 +53,13 @@ pub(crate) struct Dashboard {
     enabled: bool,
     /// What forms are bound to while the server asks for no access token: made by this process.
     form_secret: OnceLock<[u8; 32]>,
+    /// What open pages show.
+    shared: shared::SharedPages,
 }
 
 impl Dashboard {
     pub(crate) fn new(enabled: bool) -> Self {
-        Dashboard { enabled, form_secret: OnceLock::new() }
+        Dashboard { enabled, form_secret: OnceLock::new(), shared: shared::SharedPages::default() }
     }
 }
 
@@ -121,7 +125,9 @@ async fn show(server: Arc<ServerInner>, request: Request<Body>, handler: Handler
     let (parts, _) = request.into_parts();
     let target = parts.uri.path_and_query().map(ToString::to_string).unwrap_or_default();
     let had_session = session::is_there(&parts.headers);
+    let asks_again = shared::asks_again(&parts.headers);
     match PageRequest::admit(server, parts) {
+        Ok(page) if asks_again => shared::answer(Arc::new(page), handler).await,
         Ok(page) => answer(Arc::new(page), handler).await,
         Err(problem) if problem.kind == ErrorKind::Unauthorized => {
             session::ask_to_log_in(&target, had_session)
@@ -144,10 +150,15 @@ async fn act(server: Arc<ServerInner>, request: Request<Body>, handler: Handler)
 }
 
 async fn answer(page: Arc<PageRequest>, handler: Handler) -> Response {
-    match handler(Arc::clone(&page)).await {
-        Ok(PageResponse::Page(shown)) => layout::respond(&page, StatusCode::OK, &shown),
+    let shown = handler(Arc::clone(&page)).await;
+    respond(&page, shown)
+}
+
+fn respond(page: &PageRequest, shown: Result<PageResponse, Problem>) -> Response {
+    match shown {
+        Ok(PageResponse::Page(shown)) => layout::respond(page, StatusCode::OK, &shown),
         Ok(PageResponse::Goto(path)) => see_other(&path),
-        Err(problem) => layout::problem(&page, &problem),
+        Err(problem) => layout::problem(page, &problem),
     }
 }
 

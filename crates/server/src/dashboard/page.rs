@@ -14,6 +14,7 @@ use http::request::Parts;
 use maud::{Markup, html};
 
 use super::session::{self, Theme};
+use super::shared::PageKey;
 use crate::ServerInner;
 use crate::access::{Caller, CallerIdentity};
 use crate::http::dispatch::{RequestContext, call, has_content_type, read_body};
@@ -202,6 +203,17 @@ impl PageRequest {
     /// The path that was asked for.
     pub(super) fn path(&self) -> &str {
         self.parts.uri.path()
+    }
+
+    /// What a request has in common with others of the same page.
+    pub(super) fn key(&self) -> PageKey {
+        PageKey {
+            who: self.caller.who.clone(),
+            namespace: self.namespace.clone(),
+            theme: self.theme,
+            form_token: self.form_token.clone(),
+            target: self.parts.uri.path_and_query().map(ToString::to_string).unwrap_or_default(),
+        }
     }
 
     /// Whether the store keeps jobs.

@@ -36,7 +36,7 @@ const FETCH_SITE: HeaderName = HeaderName::from_static("sec-fetch-site");
 const FORWARDED_PROTO: HeaderName = HeaderName::from_static("x-forwarded-proto");
 
 /// Light or dark.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
 pub(super) enum Theme {
     /// As the system is.
     #[default]

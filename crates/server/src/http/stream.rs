@@ -102,7 +102,7 @@ async fn begin(
     let (parts, _) = request.into_parts();
     let (caller, namespace) = server.admit(&parts, &op::ListEvents::SPEC)?;
     let WatchQuery { cursor: after, prefix, task_prefix } = from_query(path, parts.uri.query())?;
-    let filter = EventFilter { prefix, task_prefix };
+    let filter = EventFilter { prefix, task_prefix, notices: false };
     let after = match parts.headers.get(LAST_EVENT_ID) {
         None => after,
         Some(cursor) => {
@@ -129,7 +129,7 @@ async fn begin(
 }
 
 async fn page(asked: &RequestContext, after: Option<u64>, filter: &EventFilter) -> HandlerResult<EventPage> {
-    let EventFilter { prefix, task_prefix } = filter.clone();
+    let EventFilter { prefix, task_prefix, .. } = filter.clone();
     let request = ListEventsRequest { cursor: after, prefix, task_prefix, limit: PAGE_MAX, wait_ms: 0 };
     let page = asked.in_line(asked.store.list_events(&asked.call, request)).await?;
     Ok(page)

@@ -25,6 +25,13 @@ pub(crate) struct EventBatch {
     pub(super) bytes: usize,
 }
 
+impl EventBatch {
+    pub(super) fn empty(next: u64) -> Self {
+        // What says only that something happened takes room, too.
+        EventBatch { events: Vec::new(), next, bytes: 1 }
+    }
+}
+
 /// What a watcher finds.
 #[derive(Debug)]
 pub(crate) enum Delivery {

@@ -44,6 +44,8 @@ pub(crate) struct Watcher {
 pub(crate) struct EventFilter {
     pub(crate) prefix: Option<String>,
     pub(crate) task_prefix: Option<Task>,
+    /// It is enough to know that something happened, and soon is soon enough.
+    pub(crate) notices: bool,
 }
 
 impl EventFilter {

@@ -9,14 +9,15 @@
   let timer = null;
   let isAsking = false;
   let isPending = false;
+  let hasChanged = false;
   let lastAt = 0;
 
   const main = () => document.getElementById("main");
 
-  function begin() {
+  function begin(age) {
     const now = Number(main().dataset.now);
-    offset = now > 0 ? now - Date.now() : 0;
-    madeAt = performance.now();
+    offset = now > 0 ? now + age - Date.now() : 0;
+    madeAt = performance.now() - age;
     offerToCopy();
   }
 
@@ -42,17 +43,22 @@
     }
     isAsking = true;
     isPending = false;
+    const wasChanged = hasChanged;
+    hasChanged = false;
     lastAt = performance.now();
     try {
-      const response = await fetch(location.href, { headers: { accept: "text/html" }, redirect: "manual" });
+      const response = await fetch(location.href, { headers: { accept: "text/html", "fencehold-again": "1" }, redirect: "manual" });
       if (response.type === "opaqueredirect") {
         location.reload();
         return;
       }
       const fresh = new DOMParser().parseFromString(await response.text(), "text/html").getElementById("main");
       if (response.ok && fresh && !isBusy()) {
-        swap(fresh);
+        swap(fresh, Number(response.headers.get("fencehold-age-ms")));
       }
+      // It was made before what happened. The next one is made after it.
+      const nextIn = Number(response.headers.get("fencehold-next-in-ms"));
+      if (wasChanged && nextIn > 0) later(nextIn);
     } catch {
       say("lost", "not connected: this is how things stood");
     } finally {
@@ -60,7 +66,7 @@
     }
   }
 
-  function swap(fresh) {
+  function swap(fresh, age) {
     const old = main();
     for (const open of old.querySelectorAll("details[open][id]")) {
       const same = fresh.querySelector("#" + CSS.escape(open.id));
@@ -73,12 +79,17 @@
     if (focused !== null) {
       [...fresh.querySelectorAll("a")].find((link) => link.getAttribute("href") === focused)?.focus({ preventScroll: true });
     }
-    begin();
+    begin(age);
   }
 
   function soon() {
+    hasChanged = true;
+    later(100);
+  }
+
+  function later(ms) {
     if (timer === null) {
-      timer = setTimeout(refresh, Math.max(100, Number(main().dataset.refreshMs) - (performance.now() - lastAt)));
+      timer = setTimeout(refresh, Math.max(ms, Number(main().dataset.refreshMs) - (performance.now() - lastAt)));
     }
   }
 
@@ -174,12 +185,12 @@
       const response = await fetch(form.getAttribute("action"), { method: "POST", body: new URLSearchParams(new FormData(form)), redirect: "error" });
       const fresh = new DOMParser().parseFromString(await response.text(), "text/html").getElementById("main");
       if (fresh === null) throw new Error("no page");
-      swap(fresh);
+      swap(fresh, 0);
       form = fresh.querySelector("form[data-continue]");
     }
   }
 
-  begin();
+  begin(0);
   goOn().catch(() => say("lost", "not connected: go on by hand"));
   watch();
   setInterval(tick, 1000);

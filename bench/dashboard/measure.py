@@ -8,6 +8,7 @@ import http.client
 import json
 import os
 import re
+import socket
 import statistics
 import subprocess
 import sys
@@ -94,6 +95,7 @@ class OpenPage(threading.Thread):
         self.pause = int(re.search(r'data-refresh-ms="(\d+)"', page).group(1)) / 1000
         self.stream = server.connect()
         self.stream.request("GET", self.live, headers={"accept": "text/event-stream"})
+        self.socket = self.stream.sock
         self.events = self.stream.getresponse()
         self.pages = server.connect()
         self.start()
@@ -116,8 +118,9 @@ class OpenPage(threading.Thread):
 
     def close(self):
         self.is_open = False
-        self.stream.sock and self.stream.sock.close()
-        self.events.close()
+        # It wakes the thread, which may be waiting for a line.
+        self.socket.shutdown(socket.SHUT_RDWR)
+        self.join()
 
 
 def cpu_share(server):

@@ -6,12 +6,12 @@ use std::collections::BTreeMap;
 use std::sync::Arc;
 
 use fencehold_contract::http::{NoQuery, op};
-use fencehold_contract::job::{JobFilter, JobView, ListJobsRequest};
+use fencehold_contract::job::{JobFilter, JobPage, JobView, ListJobsRequest};
 use fencehold_contract::problem::Problem;
-use fencehold_contract::{LeaseView, ListLeasesRequest};
+use fencehold_contract::{LeasePage, LeaseView, ListLeasesRequest};
 use fencehold_core::job::JobState;
-use fencehold_core::limits::PAGE_MAX;
 use fencehold_core::{Event, EventData, Owner, Token};
+use futures_util::future::try_join;
 use maud::{Markup, html};
 
 use super::history;
@@ -22,6 +22,8 @@ use super::{filter, layout, text};
 
 /// How far back, in events, workers are looked for.
 const EVENTS_BACK: u64 = 4_096;
+/// How many leases, and how many jobs that run, are read.
+const HELD_READ: usize = 500;
 const INCIDENTS_MAX: usize = 20;
 const LANES_MAX: usize = 10;
 
@@ -61,24 +63,29 @@ struct Held {
 
 impl Held {
     async fn read(page: &PageRequest, owner: Option<&Owner>) -> Result<Held, Problem> {
-        let mut held = Held { leases: Vec::new(), jobs: Vec::new(), has_more: false };
-        if page.may::<op::ListLeases>() {
-            let owner = owner.cloned();
-            let request = ListLeasesRequest { owner, limit: PAGE_MAX, ..ListLeasesRequest::default() };
-            let listed = page.call::<op::ListLeases>(request).await?;
-            held.has_more |= listed.next_cursor.is_some();
-            held.leases = listed.leases;
-        }
-        if page.has_jobs() && page.may::<op::ListJobs>() {
-            let owner = owner.cloned();
-            let filter = JobFilter { states: vec![JobState::Running], owner, ..JobFilter::default() };
-            let request = ListJobsRequest { filter, cursor: None, limit: PAGE_MAX };
-            let listed = page.call::<op::ListJobs>(request).await?;
-            held.has_more |= listed.next_cursor.is_some();
-            held.jobs = listed.jobs;
-        }
-        Ok(held)
+        let (leases, jobs) = try_join(leases(page, owner), running(page, owner)).await?;
+        let has_more = leases.next_cursor.is_some() || jobs.next_cursor.is_some();
+        Ok(Held { leases: leases.leases, jobs: jobs.jobs, has_more })
     }
+}
+
+async fn leases(page: &PageRequest, owner: Option<&Owner>) -> Result<LeasePage, Problem> {
+    if !page.may::<op::ListLeases>() {
+        return Ok(LeasePage { leases: Vec::new(), next_cursor: None });
+    }
+    let owner = owner.cloned();
+    let request = ListLeasesRequest { owner, limit: HELD_READ, ..ListLeasesRequest::default() };
+    page.call::<op::ListLeases>(request).await
+}
+
+async fn running(page: &PageRequest, owner: Option<&Owner>) -> Result<JobPage, Problem> {
+    if !page.has_jobs() || !page.may::<op::ListJobs>() {
+        return Ok(JobPage { jobs: Vec::new(), next_cursor: None });
+    }
+    let owner = owner.cloned();
+    let filter = JobFilter { states: vec![JobState::Running], owner, ..JobFilter::default() };
+    page.call::<op::ListJobs>(ListJobsRequest { filter, cursor: None, limit: HELD_READ })
+        .await
 }
 
 async fn recent_events(page: &PageRequest) -> Result<Vec<Event>, Problem> {
@@ -126,8 +133,7 @@ fn gather(held: &Held, events: &[Event]) -> BTreeMap<Owner, Worker> {
 }
 
 pub(super) async fn view(page: Arc<PageRequest>) -> Result<PageResponse, Problem> {
-    let held = Held::read(&page, None).await?;
-    let events = recent_events(&page).await?;
+    let (held, events) = try_join(Held::read(&page, None), recent_events(&page)).await?;
     let contains = page.fields.get("owner").unwrap_or_default();
     let mut workers: Vec<(Owner, Worker)> = gather(&held, &events)
         .into_iter()
@@ -151,7 +157,7 @@ pub(super) async fn view(page: Arc<PageRequest>) -> Result<PageResponse, Problem
             p class="muted small" {
                 "Owners that hold something, or did within the last " (text::number(EVENTS_BACK)) " events; those that were lost last come first."
                 @if more > 0 { " " (text::number(more as u64)) " more are not shown." }
-                @if held.has_more { " Of leases and of jobs, the first " (text::number(PAGE_MAX as u64)) " are counted." }
+                @if held.has_more { " Of leases and of jobs, the first " (text::number(HELD_READ as u64)) " are counted." }
             }
         }
     };
@@ -189,8 +195,7 @@ fn table(page: &PageRequest, workers: &[(Owner, Worker)]) -> Markup {
 /// One worker.
 pub(super) async fn one(page: Arc<PageRequest>) -> Result<PageResponse, Problem> {
     let owner: Owner = page.fields.need("owner")?;
-    let held = Held::read(&page, Some(&owner)).await?;
-    let events = recent_events(&page).await?;
+    let (held, events) = try_join(Held::read(&page, Some(&owner)), recent_events(&page)).await?;
     let worker = gather(&held, &events).remove(&owner).unwrap_or_default();
     let name = owner.as_str();
     let main = html! {

@@ -148,10 +148,8 @@ impl Producer {
         bits[8..].copy_from_slice(&self.random.below(u64::MAX).to_be_bytes());
         let (key, hold_id) = (Key::new(key).unwrap(), HoldId::from_random(bits));
         let owner = Owner::new("desk").unwrap();
-        let request = AcquireLeaseRequest {
-            wait_ms,
-            ..AcquireLeaseRequest::new(key.clone(), hold_id.clone(), owner, ttl_ms)
-        };
+        let request =
+            AcquireLeaseRequest { wait_ms, ..AcquireLeaseRequest::new(key.clone(), hold_id, owner, ttl_ms) };
         let acquired = self.fh.store().acquire(&self.fh.call(), request).await.ok()?;
         Some(HoldRef { key, hold_id, token: acquired.grant.token })
     }

@@ -93,7 +93,7 @@ impl Replay {
     pub(crate) fn compare_metrics(&mut self, store: &dyn LeaseStore) {
         let Some(metrics) = store.metrics() else { return };
         metrics.facts.together(|counted| {
-            let Some(counted) = counted.filter(|counted| counted.after_seq == 0) else { return };
+            let Some(counted) = counted.filter(|events| events.after_seq == 0) else { return };
             if counted.to_seq != self.at {
                 return;
             }
@@ -105,8 +105,8 @@ impl Replay {
                 self.at
             );
             for (outcome, count) in &self.ended {
-                let counter = facts.leases_ended(*outcome).unwrap();
-                assert_eq!(counter.get(), *count, "{outcome} up to {}", self.at);
+                let exported = facts.leases_ended(*outcome).unwrap();
+                assert_eq!(exported.get(), *count, "{outcome} up to {}", self.at);
             }
             self.compared[2] += 1;
         });

@@ -70,18 +70,18 @@ fn table(page: &PageRequest, tokens: &[AccessTokenView]) -> Markup {
         }
     };
     html! {
-        div class="scroll" { table class="list" {
+        div class="scroll" { table class="list stacked" {
             thead { tr { th { "id" } th { "name" } th { "namespace" } th { "scopes" } th { "created" } th { "last used" } th { "expires" } th { span class="visually-hidden" { "change" } } } }
             tbody {
                 @for token in tokens {
                     tr {
                         td class="mono" { (token.id) }
                         td { (text::cell(&token.name)) }
-                        td { @match &token.namespace { Some(namespace) => (text::cell(namespace.as_str())), None => span class="muted" { "every one" } } }
+                        td data-label="namespace " { @match &token.namespace { Some(namespace) => (text::cell(namespace.as_str())), None => span class="muted" { "every one" } } }
                         td class="long" { @for scope in &token.scopes { code { (scope.name()) } " " } }
-                        td { (moment(Some(token.created_at), "")) " " span class="muted" { "by " (text::cell(&token.created_by)) } }
-                        td { (moment(token.last_used_at, "never")) }
-                        td { (moment(token.expires_at, "never")) }
+                        td data-label="created " { (moment(Some(token.created_at), "")) " " span class="muted" { "by " (text::cell(&token.created_by)) } }
+                        td data-label="last used " { (moment(token.last_used_at, "never")) }
+                        td data-label="expires " { (moment(token.expires_at, "never")) }
                         td {
                             @if let Some(at) = token.revoked_at {
                                 (text::badge("revoked", "revoked")) " " (text::moment(page.now_ms, at.wall_ms))

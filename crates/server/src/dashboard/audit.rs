@@ -48,15 +48,15 @@ fn outcome_class(outcome: &str) -> &'static str {
 
 fn table(page: &PageRequest, entries: &[AuditEntry]) -> Markup {
     html! {
-        div class="scroll" { table class="list" {
+        div class="scroll" { table class="list stacked" {
             thead { tr { th { "when" } th { "who" } th { "from" } th { "namespace" } th { "operation" } th { "to what" } th { "why" } th { "outcome" } } }
             tbody {
                 @for entry in entries {
                     tr {
                         td { (text::moment(page.now_ms, entry.at.wall_ms)) }
                         td { (text::cell(&entry.actor)) }
-                        td class="mono" { (text::cell(&entry.address)) }
-                        td { (text::cell(&entry.namespace)) }
+                        td class="mono" data-label="from " { (text::cell(&entry.address)) }
+                        td data-label="in " { (text::cell(&entry.namespace)) }
                         td class="mono" { (text::cell(&entry.action)) }
                         td class="long" { (text::cell(&entry.target)) }
                         td class="long" { @if let Some(reason) = &entry.reason { (text::cell(reason)) } }

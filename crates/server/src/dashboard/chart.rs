@@ -89,7 +89,7 @@ pub(super) fn draw(columns: &[Column], length_ms: u64) -> Markup {
                     text class="axis" x=(left) y=(HEIGHT + 14) { (time_of_day(column.from_ms)) }
                 }
             }
-            text class="axis" x=(WIDTH) y=(HEIGHT + 14) text-anchor="end" { "UTC" }
+            text class="axis" x=(WIDTH) y="10" text-anchor="end" { "UTC" }
         }
     }
 }

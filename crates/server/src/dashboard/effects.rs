@@ -43,20 +43,20 @@ const fn finding_class(finding: FindingKind) -> &'static str {
 
 fn table(page: &PageRequest, effects: &[EffectView]) -> Markup {
     html! {
-        div class="scroll" { table class="list" {
+        div class="scroll" { table class="list stacked" {
             thead { tr { th { "finding" } th { "effect" } th { "job" } th { "kind" } th { "queue" } th { "job is" } th class="number" { "token" } th { "written" } th { "undone by" } th { span class="visually-hidden" { "change" } } } }
             tbody {
                 @for effect in effects {
                     tr {
                         td { (text::badge(finding_class(effect.finding), effect.finding.name())) }
                         td { (text::cell(effect.effect.as_str())) }
-                        td { (filter::job(page, &effect.job_id.to_string())) }
-                        td { (text::cell(effect.kind.as_str())) }
-                        td { (text::cell(effect.queue.as_str())) }
+                        td data-label="job " { (filter::job(page, &effect.job_id.to_string())) }
+                        td data-label="kind " { (text::cell(effect.kind.as_str())) }
+                        td data-label="queue " { (text::cell(effect.queue.as_str())) }
                         td { (text::state(effect.job_state)) }
                         td class="number" { (text::token(effect.token)) }
-                        td { (text::moment(page.now_ms, effect.written_at_ms)) }
-                        td { @if let Some(id) = &effect.compensation_job_id { (filter::job(page, &id.to_string())) } }
+                        td data-label="written " { (text::moment(page.now_ms, effect.written_at_ms)) }
+                        @if let Some(id) = &effect.compensation_job_id { td data-label="undone by " { (filter::job(page, &id.to_string())) } } @else { td {} }
                         td { @if page.may::<op::ResolveEffect>() && effect.finding == FindingKind::InDoubt && effect.job_state != JobState::Running { (resolve_form(page, effect)) } }
                     }
                 }

@@ -165,7 +165,7 @@ async fn endings(page: &PageRequest, has_events: bool) -> Result<Markup, Problem
                             }
                         }
                     }
-                    @if let Some(seq) = stats.event_seq { p class="muted small" { "Counted by the minute, up to event " (seq) "." } }
+                    @if let Some(seq) = stats.event_seq { p class="muted small note" { "Counted by the minute, up to event " (seq) "." } }
                 }
             }
         }

@@ -16,7 +16,7 @@ pub(super) async fn view(page: Arc<PageRequest>) -> Result<PageResponse, Problem
         @if schedules.is_empty() {
             (layout::empty("There are no schedules. One that enqueues a job every morning at six:", Some("fencehold schedule set nightly --cron '0 6 * * *' --queue reports --kind daily")))
         } @else {
-            div class="scroll" { table class="list" {
+            div class="scroll" { table class="list stacked" {
                 thead { tr { th { "schedule" } th { "cron" } th { "time zone" } th { "queue" } th { "kind" } th { "next" } th { "last" } th { "set by" } } }
                 tbody {
                     @for view in &schedules {
@@ -25,11 +25,11 @@ pub(super) async fn view(page: Arc<PageRequest>) -> Result<PageResponse, Problem
                             td { span class="name" { (text::cell(spec.name.as_str())) } }
                             td class="mono" { (text::cell(&spec.cron)) }
                             td { (text::cell(&spec.time_zone)) }
-                            td { a href=(page.href("jobs", &[("queue", spec.queue.as_str())])) { (text::cell(spec.queue.as_str())) } }
-                            td { (text::cell(spec.kind.as_str())) }
-                            td { @if let Some(at_ms) = view.next_run_at_ms { (text::moment(page.now_ms, at_ms)) } @else { span class="muted" { "never again" } } }
-                            td { @if let Some(at_ms) = view.last_run_at_ms { (text::moment(page.now_ms, at_ms)) } @else { span class="muted" { "not yet" } } }
-                            td { (text::cell(spec.by.as_str())) }
+                            td data-label="queue " { a href=(page.href("jobs", &[("queue", spec.queue.as_str())])) { (text::cell(spec.queue.as_str())) } }
+                            td data-label="kind " { (text::cell(spec.kind.as_str())) }
+                            td data-label="next " { @if let Some(at_ms) = view.next_run_at_ms { (text::moment(page.now_ms, at_ms)) } @else { span class="muted" { "never again" } } }
+                            td data-label="last " { @if let Some(at_ms) = view.last_run_at_ms { (text::moment(page.now_ms, at_ms)) } @else { span class="muted" { "not yet" } } }
+                            td data-label="set by " { (text::cell(spec.by.as_str())) }
                         }
                     }
                 }

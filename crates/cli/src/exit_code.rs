@@ -15,6 +15,7 @@ pub(crate) enum ExitStatus {
     Unusable = 74,
     Held = 75,
     Lost = 76,
+    #[cfg_attr(not(feature = "race"), allow(dead_code, reason = "only a race ends like this"))]
     NotApplicable = 77,
     Denied = 78,
     CannotRun = 126,

@@ -6,6 +6,7 @@ use std::fs;
 use std::os::unix::ffi::OsStrExt as _;
 use std::path::{Path, PathBuf};
 
+use fencehold_test_servers::chromium::{Chromium, in_browser};
 use rustix::process::{Signal, kill_process};
 use serde_json::Value;
 
@@ -112,6 +113,82 @@ fn a_demo_has_a_crash_a_stall_a_retry_contention_and_an_undo_and_an_interrupt_le
     assert_eq!(demo.running.finish().code, 0);
     assert_nothing_in(&dir, &demo.directory);
     demo.assert_nothing_is_left(fleet);
+}
+
+/// The cells of the front page that say who crashed last, once another worker has taken over.
+fn last_crash(browser: &Chromium) -> Vec<String> {
+    let mut cells = Value::Null;
+    browser.until("a worker that crashed, and the one that took over", || {
+        cells = browser.script(
+            "const row = [...document.querySelectorAll('.lost tbody tr')].find(row => row.innerText.includes('crashed'));
+             return row && row.querySelectorAll('a.owner').length == 2 ? [...row.cells].map(cell => cell.innerText.trim()) : null",
+        );
+        cells.is_array()
+    });
+    serde_json::from_value(cells).unwrap()
+}
+
+/// Follows a link in the row of what crashed under this token. The page may change at any moment, so it is found and followed at once.
+fn follow_from_crash(browser: &Chromium, token: &str, link: &str) {
+    let script = format!(
+        "const is_its = row => row.innerText.includes('crashed') && [...row.cells].some(cell => cell.innerText.trim() == '{token}');
+         const row = [...document.querySelectorAll('main table.stacked tbody tr')].find(is_its);
+         const link = row && row.querySelector('{link}'); if (link) link.click(); return Boolean(link)"
+    );
+    browser.until(&format!("{link} where token {token} crashed"), || browser.script(&script) == true);
+}
+
+#[test]
+fn in_a_browser_a_demo_shows_every_page_and_who_crashed_last_what_it_held_and_who_took_over() {
+    let dir = TestDirectory::new();
+    let demo = RunningDemo::start(&dir, "");
+    in_browser("demo", |browser| {
+        browser.open(&demo.url);
+        browser.script("window.isTheSamePage = true");
+        // When, who, what, its token, what happened, who took over, its token. It happens while the page is open.
+        let crash = last_crash(browser);
+        assert_eq!(browser.script("return window.isTheSamePage"), true, "the page was loaded again");
+        browser.picture("demo-overview");
+        let [_, crashed, _, token, _, next, next_token] = crash.as_slice() else { panic!("{crash:?}") };
+        let number = |token: &str| token.parse::<u64>().unwrap();
+        assert!(number(next_token) > number(token), "{crash:?}");
+        follow_from_crash(browser, token, "a.owner");
+        browser.reads(&format!("Worker {crashed}"));
+        follow_from_crash(browser, token, "a[href*=job]");
+        browser.reads("Attempts");
+        browser.picture("demo-job");
+        let url = browser.url();
+        let (_, job) = url.split_once("/job?id=").unwrap();
+        // What the pages say is what happened.
+        let events = dir.succeeds(&format!("event ls -o jsonl --store {}", demo.url)).json_lines();
+        let is_its = |event: &&Value| event["key"].as_str().unwrap().ends_with(job);
+        let end = of_type(&events, "job_attempt_ended")
+            .find(|event| is_its(event) && event["outcome"] == "crashed");
+        let end = end.unwrap_or_else(|| panic!("{job} crashed: {events:?}"));
+        assert_eq!(
+            (end["owner"].as_str(), end["token"].as_u64()),
+            (Some(crashed.as_str()), Some(number(token)))
+        );
+        let claim = of_type(&events, "job_claimed")
+            .find(|event| is_its(event) && event["token"] == number(next_token));
+        assert_eq!(claim.unwrap()["owner"].as_str(), Some(next.as_str()));
+        for page in [
+            "leases",
+            "queues",
+            "jobs",
+            "workers",
+            "schedules",
+            "effects",
+            "audit",
+            "lease?key=reports%2Fdaily",
+        ] {
+            browser.open(&format!("{}/{page}", demo.url));
+            browser.reads("Overview");
+            let name: String = page.chars().take_while(char::is_ascii_alphabetic).collect();
+            browser.picture(&format!("demo-{name}"));
+        }
+        browser.was_clean(&demo.url, &[]);
+    });
 }
 
 /// Once the demo has ended, without a wait.

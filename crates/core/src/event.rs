@@ -193,6 +193,12 @@ impl EventData {
         }
     }
 
+    /// Whether a renewal was refused because its holder had released meanwhile. The two crossed on their way; nothing was lost.
+    pub fn is_renewal_after_release(&self) -> bool {
+        let (renew, released) = (BlockedAction::Renew, Some(LeaseOutcome::Released));
+        matches!(self, EventData::StaleWriteBlocked { action, outcome, .. } if (*action, *outcome) == (renew, released))
+    }
+
     /// Whether it names this task or one below it.
     pub fn is_covered_by(&self, above: &Task) -> bool {
         self.task().is_some_and(|task| above.covers(task))

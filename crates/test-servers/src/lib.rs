@@ -7,6 +7,7 @@
 #![allow(clippy::disallowed_methods, reason = "real servers take real time to start")]
 
 pub mod calls;
+pub mod chromium;
 pub mod etcd;
 mod exclusive;
 mod mutated_input;

@@ -2,13 +2,15 @@
 //!
 //! Nouns: an *incident* is a hold or an attempt that did not end well, or a stale write that was refused.
 
+use std::collections::BTreeMap;
+
 use fencehold_contract::ListEventsRequest;
 use fencehold_contract::http::op;
 use fencehold_contract::problem::{ErrorKind, Problem};
 use fencehold_core::job::AttemptOutcome;
 use fencehold_core::lease::LeaseOutcome;
 use fencehold_core::limits::PAGE_MAX;
-use fencehold_core::{Event, EventData, Owner, Reason, Token};
+use fencehold_core::{Event, EventData, Key, Owner, Reason, Token};
 use maud::{Markup, html};
 
 use super::page::PageRequest;
@@ -46,10 +48,36 @@ pub(super) async fn events_since(
     }
 }
 
+/// Who acquired or claimed what under which token, as far as the events say.
+struct Holders<'e>(BTreeMap<(&'e Key, Token), &'e Owner>);
+
+impl<'e> Holders<'e> {
+    fn of(events: &'e [Event]) -> Self {
+        let acquired = events.iter().filter_map(|event| {
+            let (token, owner) = acquisition(&event.data)?;
+            Some(((&event.key, token), owner))
+        });
+        Holders(acquired.collect())
+    }
+
+    fn owner(&self, key: &Key, token: Token) -> Option<&'e Owner> {
+        self.0.get(&(key, token)).copied()
+    }
+}
+
+fn acquisition(data: &EventData) -> Option<(Token, &Owner)> {
+    match data {
+        EventData::LeaseAcquired { token, owner, .. } | EventData::JobClaimed { token, owner, .. } => {
+            Some((*token, owner))
+        }
+        _ => None,
+    }
+}
+
 /// What is said of a hold or an attempt that did not end well.
 struct Incident<'a> {
     token: Token,
-    /// Who had it; an event of a stale write does not say.
+    /// Who had it, where that is known.
     owner: Option<&'a Owner>,
     class: &'static str,
     outcome: String,
@@ -60,8 +88,8 @@ struct Incident<'a> {
 }
 
 /// `None`: it ended well, or did not end. A failure that was reported is no incident: it is tried again, or among those that need a person.
-fn incident(data: &EventData) -> Option<Incident<'_>> {
-    match data {
+fn incident<'e>(event: &'e Event, holders: &Holders<'e>) -> Option<Incident<'e>> {
+    match &event.data {
         EventData::LeaseEnded { token, owner, outcome, by, reason, .. }
             if !matches!(outcome, LeaseOutcome::Released | LeaseOutcome::Yielded) =>
         {
@@ -88,9 +116,10 @@ fn incident(data: &EventData) -> Option<Incident<'_>> {
                 current: None,
             })
         }
+        data if data.is_renewal_after_release() => None,
         EventData::StaleWriteBlocked { token, current_token, .. } => Some(Incident {
             token: *token,
-            owner: None,
+            owner: holders.owner(&event.key, *token),
             class: "stale",
             outcome: "stale write refused".to_owned(),
             by: None,
@@ -117,11 +146,12 @@ pub(super) fn incidents(
     only: Option<&Owner>,
     at_most: usize,
 ) -> Option<Markup> {
+    let holders = Holders::of(events);
     let rows: Vec<(usize, Incident<'_>)> = events
         .iter()
         .enumerate()
         .rev()
-        .filter_map(|(nth, event)| Some((nth, incident(&event.data)?)))
+        .filter_map(|(nth, event)| Some((nth, incident(event, &holders)?)))
         .filter(|(_, incident)| only.is_none() || incident.owner == only)
         .take(at_most)
         .collect();
@@ -148,9 +178,9 @@ pub(super) fn incidents(
                                 @if let Some(reason) = incident.reason { ": " (text::cell(reason.as_str())) }
                                 @if let Some(current) = incident.current { " " span class="muted" { "token " (current) " is the newest" } }
                             }
-                            @match taken_over(&events[nth + 1..], event) {
+                            @match successor(&events[*nth..], incident, &holders) {
                                 Some((token, owner)) => {
-                                    td data-label="taken over by " { (filter::worker(page, owner.as_str())) }
+                                    td data-label="taken over by " { @if let Some(owner) = owner { (filter::worker(page, owner.as_str())) } @else { span class="muted" { "not kept" } } }
                                     td class="number" { (text::token(token)) }
                                 },
                                 None => { td class="muted" { "no one since" } td {} },
@@ -163,15 +193,19 @@ pub(super) fn incidents(
     })
 }
 
-/// Who had the same key next.
-fn taken_over<'e>(later: &'e [Event], ended: &Event) -> Option<(Token, &'e Owner)> {
-    later
-        .iter()
-        .filter(|event| event.key == ended.key)
-        .find_map(|event| match &event.data {
-            EventData::LeaseAcquired { token, owner, .. } | EventData::JobClaimed { token, owner, .. } => {
-                Some((*token, owner))
-            }
-            _ => None,
-        })
+/// Who had the same key next, under which token. `since`: the events from that of the incident on.
+fn successor<'e>(
+    since: &'e [Event],
+    incident: &Incident<'_>,
+    holders: &Holders<'e>,
+) -> Option<(Token, Option<&'e Owner>)> {
+    let (event, later) = since.split_first()?;
+    // A stale write comes after the one who took over.
+    if let Some(current) = incident.current.filter(|current| *current > incident.token) {
+        return Some((current, holders.owner(&event.key, current)));
+    }
+    let mut of_key = later.iter().filter(|later| later.key == event.key);
+    of_key
+        .find_map(|later| acquisition(&later.data))
+        .map(|(token, owner)| (token, Some(owner)))
 }

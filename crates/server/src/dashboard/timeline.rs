@@ -146,11 +146,8 @@ impl Axis {
             for nth in 1..=span / step {
                 let (at_ms, before_ms) = (to - nth * step, nth * step);
                 let is_now = *to == now_ms;
-                let name = if is_now {
-                    format!("{} ago", text::duration(before_ms))
-                } else {
-                    format!("−{}", text::duration(before_ms))
-                };
+                let before = tick_name(before_ms);
+                let name = if is_now { format!("{before} ago") } else { format!("−{before}") };
                 ticks.push((at_ms, name));
             }
         }
@@ -234,6 +231,14 @@ fn drawn(axis: &Axis, lane: &Lane, top: u64) -> Markup {
     }
 }
 
+/// Ticks may be closer than a second.
+fn tick_name(ms: u64) -> String {
+    match (ms / 1_000, ms / 100 % 10) {
+        (seconds @ 1..10, tenths @ 1..) => format!("{seconds}.{tenths} s"),
+        _ => text::duration(ms),
+    }
+}
+
 /// A cross around a point, on a disc that sets it off from what is below.
 fn cross(x: u64, y: u64) -> String {
     let mut path = String::new();
@@ -244,6 +249,8 @@ fn cross(x: u64, y: u64) -> String {
 
 #[cfg(test)]
 mod tests {
+    use std::collections::BTreeSet;
+
     use super::*;
 
     #[test]
@@ -260,6 +267,13 @@ mod tests {
                 .iter()
                 .all(|(at_ms, _)| axis.stretches.iter().any(|(from, to, ..)| (from..=to).contains(&at_ms)))
         );
+    }
+
+    #[test]
+    fn ticks_of_less_than_a_second_have_names_of_their_own() {
+        let ticks = Axis::new(&[(0, 2_600)]).ticks(5_000);
+        let names: BTreeSet<&String> = ticks.iter().map(|(_, name)| name).collect();
+        assert!(ticks.len() > 4 && names.len() == ticks.len(), "{ticks:?}");
     }
 
     #[test]

@@ -201,8 +201,8 @@ pub(super) async fn one(page: Arc<PageRequest>) -> Result<PageResponse, Problem>
     let main = html! {
         h1 { span class="muted" { "Worker " } (text::text(name)) }
         dl class="facts" {
-            div { dt { "holds" } dd { (text::number(worker.lease_count)) " leases" } }
-            div { dt { "works on" } dd { (text::number(worker.job_count)) " jobs" } }
+            div { dt { "holds" } dd { (text::number(worker.lease_count)) @if worker.lease_count == 1 { " lease" } @else { " leases" } } }
+            div { dt { "works on" } dd { (text::number(worker.job_count)) @if worker.job_count == 1 { " job" } @else { " jobs" } } }
             div { dt { "renewed" } dd {
                 @if let Some(ago_ms) = worker.renewed_ago_ms { (text::moment(page.now_ms, page.now_ms.saturating_sub(ago_ms))) }
                 @else { span class="muted" { "holds nothing" } }

@@ -72,10 +72,11 @@ async fn alarms(store: &OpenStore, key: &Key) -> Result<(Vec<Event>, Option<u64>
 }
 
 fn is_alarm(event: &Event) -> bool {
-    matches!(
+    let is_bad = matches!(
         event.data,
         EventData::StaleWriteBlocked { .. }
             | EventData::StoreRewound { .. }
             | EventData::RowUnreadable { .. }
-    )
+    );
+    is_bad && !event.data.is_renewal_after_release()
 }

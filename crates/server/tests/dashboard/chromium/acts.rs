@@ -1,9 +1,9 @@
 //! What a person does on the pages: looks for what crashed, waits for news, revokes, retries; with a pointer, by keys alone, without scripts.
 
+use fencehold_test_servers::chromium::{CONTROL, ENTER, PLAIN_HOST, SPACE, TAB, in_browser};
 use serde_json::json;
 
 use super::scene::Scene;
-use super::web_driver::{CONTROL, ENTER, PLAIN_HOST, SPACE, TAB, in_browser};
 use super::{log_in, origin};
 use crate::security::fixture::{SecurityFixture, hold};
 

@@ -2,10 +2,10 @@
 
 use std::path::Path;
 
+use fencehold_test_servers::chromium::{Chromium, in_browser, pictures};
 use serde_json::Value;
 
 use super::scene::Scene;
-use super::web_driver::{Chromium, in_browser, pictures};
 use super::{log_in, origin};
 use crate::security::fixture::SecurityFixture;
 

@@ -5,9 +5,9 @@ use std::net::TcpListener;
 
 use fencehold_server::ServerOptions;
 use fencehold_server::access::Scope;
+use fencehold_test_servers::chromium::{FOREIGN_HOST, in_browser};
 use serde_json::{Value, json};
 
-use super::web_driver::{FOREIGN_HOST, in_browser};
 use super::{log_in, origin};
 use crate::dashboard::browser::Browser;
 use crate::security::fixture::{SecurityFixture, acquire, hear, hold};

@@ -5,10 +5,10 @@ mod every_page;
 mod intruders;
 mod places;
 mod scene;
-mod web_driver;
+
+use fencehold_test_servers::chromium::Chromium;
 
 use crate::security::fixture::{SecurityFixture, TestToken};
-use web_driver::Chromium;
 
 /// Where a server is.
 fn origin(fixture: &SecurityFixture) -> String {

@@ -4,10 +4,10 @@ use std::io::{Read as _, Write as _};
 use std::net::TcpListener;
 use std::process::{Child, Command, Stdio};
 
+use fencehold_test_servers::chromium::in_browser;
 use serde_json::json;
 
 use super::log_in;
-use super::web_driver::in_browser;
 use crate::clocked::ClockedServer;
 use crate::security::fixture::{LIMIT, SecurityFixture, acquire, hear};
 

@@ -2,50 +2,52 @@
 //!
 //! There is one for all tests of the process, and one test at a time has it: as new, with no cookie, no log and light colours. It
 //! resolves no name but those of this machine, so nothing it does can leave it.
-#![allow(
-    clippy::disallowed_methods,
-    reason = "what a page shows is looked at again and again, in real time; nothing is ordered by it"
-)]
 
 use std::io::{BufRead as _, BufReader, Read as _, Write as _};
 use std::net::TcpStream;
 use std::os::unix::fs::PermissionsExt;
-use std::path::{Path, PathBuf};
+use std::path::PathBuf;
 use std::process::{Command, Stdio};
-use std::sync::{Mutex, OnceLock, PoisonError, mpsc};
+use std::sync::{Mutex, OnceLock, mpsc};
 use std::time::{Duration, Instant};
 
 use base64::Engine as _;
 use serde_json::{Value, json};
 
-use crate::security::fixture::LIMIT;
+use crate::{locked, scratch};
 
+/// How long the driver has for an answer.
+const LIMIT: Duration = Duration::from_secs(60);
 /// A name of this machine under which pages are no secure context, as on a server without TLS.
-pub(super) const PLAIN_HOST: &str = "fencehold.example";
+pub const PLAIN_HOST: &str = "fencehold.example";
 /// A name of this machine that no server knows as its own.
-pub(super) const FOREIGN_HOST: &str = "rebound.example";
+pub const FOREIGN_HOST: &str = "rebound.example";
 /// What a wide screen has, and a phone.
 const WIDE: (u32, u32) = (1280, 860);
 const NARROW: (u32, u32) = (390, 844);
 /// What `WebDriver` calls the reference of an element.
 const ELEMENT: &str = "element-6066-11e4-a52e-4f735466cecf";
 
-pub(super) struct Chromium {
+/// The browser, while a test has it.
+pub struct Chromium {
     port: u16,
     session: String,
 }
 
-/// Keys by their code in `WebDriver`.
-pub(super) const TAB: &str = "\u{e004}";
-pub(super) const ENTER: &str = "\u{e007}";
-pub(super) const SPACE: &str = " ";
-pub(super) const CONTROL: &str = "\u{e009}";
+/// A key, by its code in `WebDriver`.
+pub const TAB: &str = "\u{e004}";
+/// Also what follows a link that has the focus.
+pub const ENTER: &str = "\u{e007}";
+/// Also what opens what is closed.
+pub const SPACE: &str = " ";
+/// Held down with others.
+pub const CONTROL: &str = "\u{e009}";
 
 /// Has a test use the browser. What it shows at the end, or when the test fails, is kept as a picture of this name.
-pub(super) fn in_browser(name: &str, visit: impl FnOnce(&Chromium)) {
+pub fn in_browser(name: &str, visit: impl FnOnce(&Chromium)) {
     static BROWSER: OnceLock<Mutex<Chromium>> = OnceLock::new();
     let browser = BROWSER.get_or_init(|| Mutex::new(Chromium::start()));
-    let browser = browser.lock().unwrap_or_else(PoisonError::into_inner);
+    let browser = locked(browser);
     browser.make_new();
     let _picture = LastPicture { browser: &browser, name };
     visit(&browser);
@@ -65,15 +67,19 @@ impl Drop for LastPicture<'_> {
 }
 
 /// Where pictures are kept.
-pub(super) fn pictures() -> PathBuf {
-    let folder = Path::new(env!("CARGO_TARGET_TMPDIR")).join("screenshots");
+pub fn pictures() -> PathBuf {
+    let test = std::env::current_exe().unwrap();
+    // It is in the one folder of cargo's that has this file.
+    let target = test.ancestors().find(|folder| folder.join("CACHEDIR.TAG").exists()).unwrap();
+    let folder = target.join("tmp/screenshots");
     std::fs::create_dir_all(&folder).unwrap();
     folder
 }
 
 impl Chromium {
     fn start() -> Chromium {
-        let place = own_folder();
+        // The browser is killed and cannot remove what it keeps.
+        let place = scratch("fencehold-chromium-", true).keep();
         let binary = place.join("chromium-that-ends");
         std::fs::write(&binary, "#!/bin/sh\nexec setpriv --pdeathsig KILL -- chromium \"$@\"\n").unwrap();
         std::fs::set_permissions(&binary, PermissionsExt::from_mode(0o755)).unwrap();
@@ -154,7 +160,7 @@ impl Chromium {
     }
 
     /// The browser's own commands.
-    pub(super) fn command(&self, name: &str, params: &Value) -> Value {
+    pub fn command(&self, name: &str, params: &Value) -> Value {
         self.ask("POST", "/goog/cdp/execute", &json!({ "cmd": name, "params": params }))
     }
 
@@ -169,24 +175,28 @@ impl Chromium {
         self.log("performance");
     }
 
-    pub(super) fn open(&self, url: &str) {
+    /// Goes to a page, and waits until it is loaded.
+    pub fn open(&self, url: &str) {
         self.ask("POST", "/url", &json!({ "url": url }));
     }
 
-    pub(super) fn reload(&self) {
+    /// Loads the page again.
+    pub fn reload(&self) {
         self.ask("POST", "/refresh", &json!({}));
     }
 
-    pub(super) fn url(&self) -> String {
+    /// Where the browser is.
+    pub fn url(&self) -> String {
         self.ask("GET", "/url", &json!({})).as_str().unwrap().to_owned()
     }
 
-    pub(super) fn script(&self, text: &str) -> Value {
+    /// Runs the body of a function in the page: what it returns.
+    pub fn script(&self, text: &str) -> Value {
         self.ask("POST", "/execute/sync", &json!({ "script": text, "args": [] }))
     }
 
     /// A script that calls its first argument when it has finished.
-    pub(super) fn script_until_called(&self, text: &str) -> Value {
+    pub fn script_until_called(&self, text: &str) -> Value {
         self.ask("POST", "/execute/async", &json!({ "script": text, "args": [] }))
     }
 
@@ -196,21 +206,23 @@ impl Chromium {
     }
 
     /// The screen of a phone.
-    pub(super) fn be_narrow(&self) {
+    pub fn be_narrow(&self) {
         self.set_size(NARROW, true);
     }
 
-    pub(super) fn be_wide(&self) {
+    /// The screen of a computer.
+    pub fn be_wide(&self) {
         self.set_size(WIDE, false);
     }
 
     /// What the system of the person prefers.
-    pub(super) fn set_colours(&self, scheme: &str) {
+    pub fn set_colours(&self, scheme: &str) {
         let features = json!([{ "name": "prefers-color-scheme", "value": scheme }]);
         self.command("Emulation.setEmulatedMedia", &json!({ "features": features }));
     }
 
-    pub(super) fn set_scripts(&self, are_on: bool) {
+    /// Whether pages may run scripts.
+    pub fn set_scripts(&self, are_on: bool) {
         self.command("Emulation.setScriptExecutionDisabled", &json!({ "value": !are_on }));
     }
 
@@ -219,7 +231,8 @@ impl Chromium {
         found.ok()?[ELEMENT].as_str().map(str::to_owned)
     }
 
-    pub(super) fn has(&self, css: &str) -> bool {
+    /// Whether there is such an element now.
+    pub fn has(&self, css: &str) -> bool {
         self.try_find(css).is_some()
     }
 
@@ -233,13 +246,14 @@ impl Chromium {
         found.unwrap()
     }
 
-    pub(super) fn click(&self, css: &str) {
+    /// Clicks at an element, once it is there.
+    pub fn click(&self, css: &str) {
         let element = self.find(css);
         self.ask("POST", &format!("/element/{element}/click"), &json!({}));
     }
 
     /// Follows the first link with this text.
-    pub(super) fn follow(&self, text: &str) {
+    pub fn follow(&self, text: &str) {
         let query = json!({ "using": "link text", "value": text });
         let mut found = None;
         self.until(&format!("a link {text:?}"), || {
@@ -251,13 +265,13 @@ impl Chromium {
     }
 
     /// Types into a field.
-    pub(super) fn write(&self, css: &str, text: &str) {
+    pub fn write(&self, css: &str, text: &str) {
         let element = self.find(css);
         self.ask("POST", &format!("/element/{element}/value"), &json!({ "text": text }));
     }
 
     /// Presses keys, each while those before it in the same text are held down.
-    pub(super) fn press(&self, keys: &[&str]) {
+    pub fn press(&self, keys: &[&str]) {
         let downs = keys.iter().map(|key| json!({ "type": "keyDown", "value": key }));
         let ups = keys.iter().rev().map(|key| json!({ "type": "keyUp", "value": key }));
         let all: Vec<Value> = downs.chain(ups).collect();
@@ -269,14 +283,14 @@ impl Chromium {
     }
 
     /// What a person reads on the page.
-    pub(super) fn text(&self) -> String {
+    pub fn text(&self) -> String {
         let element = self.find("body");
         let text = self.ask("GET", &format!("/element/{element}/text"), &json!({}));
         text.as_str().unwrap().to_owned()
     }
 
     /// Waits until a person can read this.
-    pub(super) fn reads(&self, text: &str) {
+    pub fn reads(&self, text: &str) {
         self.until(&format!("{text:?} on the page"), || self.try_text().contains(text));
     }
 
@@ -288,7 +302,7 @@ impl Chromium {
     }
 
     /// Waits until something can be seen.
-    pub(super) fn until(&self, what: &str, mut seen: impl FnMut() -> bool) {
+    pub fn until(&self, what: &str, mut seen: impl FnMut() -> bool) {
         let began = Instant::now();
         while !seen() {
             assert!(
@@ -302,7 +316,7 @@ impl Chromium {
     }
 
     /// Keeps a picture of the whole page.
-    pub(super) fn picture(&self, name: &str) {
+    pub fn picture(&self, name: &str) {
         let params = json!({ "captureBeyondViewport": true });
         let taken = self.command("Page.captureScreenshot", &params);
         let bytes = base64::engine::general_purpose::STANDARD.decode(taken["data"].as_str().unwrap());
@@ -316,7 +330,7 @@ impl Chromium {
     }
 
     /// The console said nothing, also not of the content security policy, but for these; and every request went to this server.
-    pub(super) fn was_clean(&self, origin: &str, but: &[&str]) {
+    pub fn was_clean(&self, origin: &str, but: &[&str]) {
         let said: Vec<String> = self
             .log("browser")
             .iter()
@@ -338,20 +352,4 @@ impl Chromium {
             .collect();
         assert!(!asked.is_empty() && elsewhere.is_empty(), "it asked {elsewhere:?}");
     }
-}
-
-/// A folder for what the browser keeps. Those of processes that have ended are removed: it is killed and cannot do that itself.
-fn own_folder() -> PathBuf {
-    const NAME: &str = "chromium-";
-    let above = Path::new(env!("CARGO_TARGET_TMPDIR"));
-    for entry in std::fs::read_dir(above).into_iter().flatten().flatten() {
-        let name = entry.file_name().to_string_lossy().into_owned();
-        let owner = name.strip_prefix(NAME);
-        if owner.is_some_and(|process| !Path::new("/proc").join(process).exists()) {
-            let _ = std::fs::remove_dir_all(entry.path());
-        }
-    }
-    let own = above.join(format!("{NAME}{}", std::process::id()));
-    std::fs::create_dir_all(&own).unwrap();
-    own
 }

@@ -195,9 +195,7 @@ fn in_a_browser_a_demo_shows_every_page_and_who_crashed_last_what_it_held_and_wh
 fn assert_nothing_in(dir: &TestDirectory, directory: &Path) {
     assert!(!directory.exists(), "{} is left", directory.display());
     let names = fs::read_dir(dir.path("")).unwrap().flatten().map(|entry| entry.file_name());
-    let left: Vec<_> = names
-        .filter(|name| name.to_string_lossy().starts_with("fencehold-demo"))
-        .collect();
+    let left: Vec<_> = names.filter(|name| name.to_string_lossy().starts_with("fencehold-")).collect();
     assert!(left.is_empty(), "{left:?}");
 }
 
@@ -231,6 +229,7 @@ fn nothing_is_left_however_a_demo_ends() {
             });
         }
     });
+    assert_nothing_in(&dir, &dir.path("fencehold-demo"));
 }
 
 #[test]

@@ -153,7 +153,7 @@ impl Launch {
     }
 }
 
-/// This program, without what the environment says to it, and with the demo's directory for a home.
+/// This program, without what the environment says to it, and with the demo's directory for a home and for what is temporary.
 fn ourselves(home: impl AsRef<std::ffi::OsStr>) -> Command {
     let mut command = Command::new(OURSELVES);
     for (name, _) in std::env::vars_os() {
@@ -161,7 +161,12 @@ fn ourselves(home: impl AsRef<std::ffi::OsStr>) -> Command {
             command.env_remove(name);
         }
     }
-    command.arg0("fencehold").env("HOME", home).stdin(Stdio::null());
+    let home = home.as_ref();
+    command
+        .arg0("fencehold")
+        .env("HOME", home)
+        .env("TMPDIR", home)
+        .stdin(Stdio::null());
     command
 }
 

@@ -118,7 +118,7 @@ fn every_page_shows_what_there_is() {
         ("/leases?prefix=rep&owner=tester", vec!["reports/daily"]),
         ("/queues", vec!["emails"]),
         ("/workers", vec!["tester", "worker-7"]),
-        ("/worker?owner=tester", vec!["1 leases", "reports/daily", "<svg"]),
+        ("/worker?owner=tester", vec!["1 lease", "reports/daily", "<svg"]),
         ("/matching-jobs?state=failed&queue=emails", vec!["1 job", "Retry this job"]),
         ("/jobs?state=failed", vec!["welcome", "emails"]),
         (&job_path, vec!["the mail server said no", "worker-7", "ada@example.org", "customer", "<svg"]),

@@ -21,7 +21,9 @@ BEGIN
                 ORDER BY o.id FOR NO KEY UPDATE SKIP LOCKED));
     END IF;
     RETURN QUERY
-    SELECT o.id, v_now FROM job_running o WHERE o.deadline_ms <= v_now
+    SELECT o.id, v_now FROM job_running o
+        -- Also where another transaction had it locked just now, so that the suspension was not written down.
+        WHERE o.deadline_ms <= v_now AND job_deadline(o, v_now) <= v_now
         ORDER BY o.deadline_ms LIMIT p_most FOR UPDATE SKIP LOCKED;
 END $$;
 

@@ -203,6 +203,24 @@ fn a_sweep_crashes_no_job_because_the_clock_was_set_forward() {
     fixture.until_swept();
 }
 
+/// R20: a handle that looks at claims, finds that the clock has jumped and lets go of their rows may do so between two statements of
+/// another handle: the one that writes down how long claims last now, and the one that looks for what has expired.
+#[test]
+fn a_claim_that_was_locked_when_a_step_was_written_down_has_not_expired() {
+    let (fixture, [session]) = JobRaceFixture::with_sessions();
+    let schema = &fixture.test_store.schema;
+    session.value(&claim(A));
+    // Its row is always locked just then.
+    session.value(&format!(
+        "CREATE OR REPLACE FUNCTION {schema}.job_honour_suspension() RETURNS void LANGUAGE plpgsql AS $$ BEGIN END $$"
+    ));
+    fixture.test_store.shift(HOUR_MS);
+    session.value("SELECT lease_suspend(0)");
+    fixture.test_store.pass(29_999);
+    assert_eq!(session.value("SELECT count(*) FROM job_run_out(9)"), "0");
+    assert_eq!(fixture.state(), "2", "nothing runs out for one ttl");
+}
+
 /// R20: neither does what its holder has a transaction open on.
 #[test]
 fn a_claim_under_a_fence_is_given_a_ttl_after_a_step_as_any_other() {

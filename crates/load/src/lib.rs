@@ -14,7 +14,7 @@ mod target;
 pub use jobs::{JobLives, enqueue};
 pub use latencies::Latencies;
 pub use leases::{AcquireRelease, BatchRenewals, hold_many, renew_all};
-pub use run::{LoadClient, Measured, Timer, run, run_after, together};
+pub use run::{LoadClient, Measured, Stop, Timer, run, run_after, together};
 pub use target::Target;
 
 /// Why a measurement ended early.

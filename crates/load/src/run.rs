@@ -1,5 +1,6 @@
 //! Clients side by side, and what they did.
 
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::{Duration, Instant};
 
@@ -88,18 +89,35 @@ impl Timer {
     }
 }
 
+/// Ends a measurement before its time: calls that have begun are finished, so that none has an effect later.
+#[derive(Clone, Debug, Default)]
+pub struct Stop(Arc<AtomicBool>);
+
+impl Stop {
+    /// No client begins another round.
+    pub fn set(&self) {
+        self.0.store(true, Ordering::Relaxed);
+    }
+
+    /// Whether it was set.
+    pub fn is_set(&self) -> bool {
+        self.0.load(Ordering::Relaxed)
+    }
+}
+
 /// Has clients repeat their rounds for some time. A round that has begun is finished, and each has at least one.
 pub async fn run<C: LoadClient>(
     clients: impl IntoIterator<Item = C>,
     time: Duration,
 ) -> Result<Measured, Failed> {
-    run_after(clients, time, async { Ok(()) }).await
+    run_after(clients, time, &Stop::default(), async { Ok(()) }).await
 }
 
-/// The same, where the time begins when `start` says so; by then every client has begun.
+/// The same, until it is stopped, where the time begins when `start` says so; by then every client has begun.
 pub async fn run_after<C: LoadClient>(
     clients: impl IntoIterator<Item = C>,
     time: Duration,
+    stop: &Stop,
     start: impl Future<Output = Result<(), Failed>>,
 ) -> Result<Measured, Failed> {
     let begin = |mut client: C| async move { client.begin().await.map(|()| client) };
@@ -107,12 +125,12 @@ pub async fn run_after<C: LoadClient>(
     start.await?;
     let (timer, started) = (Timer::default(), Instant::now());
     let repeat = |mut client: C| {
-        let timer = timer.clone();
+        let (timer, stop) = (timer.clone(), stop.clone());
         async move {
             let mut done = 0;
             loop {
                 done += client.round(&timer).await?;
-                if started.elapsed() >= time {
+                if started.elapsed() >= time || stop.is_set() {
                     return Ok((client, done));
                 }
             }
@@ -136,4 +154,41 @@ pub async fn together<T: Send + 'static>(
         done.push(ended??);
     }
     Ok(done)
+}
+
+#[cfg(test)]
+mod tests {
+    use tokio::sync::Semaphore;
+
+    use super::*;
+
+    /// Says when a round begins, and ends it when that is allowed.
+    struct Round {
+        begun: Arc<Semaphore>,
+        may_end: Arc<Semaphore>,
+    }
+
+    impl LoadClient for Round {
+        async fn round(&mut self, _: &Timer) -> Result<u64, Failed> {
+            self.begun.add_permits(1);
+            self.may_end.acquire().await?.forget();
+            Ok(1)
+        }
+    }
+
+    #[tokio::test]
+    async fn what_has_begun_is_finished_when_it_is_stopped_and_nothing_begins_after() {
+        let [begun, may_end] = [0, 0].map(|permits| Arc::new(Semaphore::new(permits)));
+        let stop = Stop::default();
+        let client = Round { begun: begun.clone(), may_end: may_end.clone() };
+        let stopping = async {
+            let _ = begun.acquire().await;
+            stop.set();
+            may_end.add_permits(1);
+        };
+        let all = run_after([client], Duration::from_secs(600), &stop, async { Ok(()) });
+        let (measured, ()) = tokio::join!(all, stopping);
+        assert_eq!(measured.unwrap().done, 1);
+        assert_eq!(begun.available_permits(), 1, "only one was begun");
+    }
 }

@@ -6,6 +6,7 @@ mod processes;
 mod report;
 
 use std::ops::ControlFlow;
+use std::pin::pin;
 use std::process::ExitCode;
 use std::time::Duration;
 
@@ -16,7 +17,7 @@ use fencehold_core::Namespace;
 use fencehold_core::job::QueueName;
 use fencehold_core::limits::PAGE_MAX;
 use fencehold_load::{
-    AcquireRelease, BatchRenewals, Failed, JobLives, LoadClient, Measured, Target, renew_all, run_after,
+    AcquireRelease, BatchRenewals, Failed, JobLives, LoadClient, Measured, Stop, Target, renew_all, run_after,
 };
 use processes::Processes;
 use report::{BenchReport, OperationFigures};
@@ -124,9 +125,7 @@ impl BenchArgs {
             store.jobs()?;
         }
         if self.process > 0 {
-            let mut processes = Processes::Parent(context.output);
-            let measured = self.operations(store, &mut processes, what).await;
-            return measured.map(|_| ExitCode::SUCCESS).map_err(|failed| explain(store, failed));
+            return self.measure_beside(context, store, what).await;
         }
         let of_library = |error| Failure::of_library(error, &store.name);
         let fencehold = Fencehold::builder()
@@ -189,14 +188,36 @@ impl BenchArgs {
         }
     }
 
-    /// While no other run does. A signal ends it early, with an exit code, once what it made is deleted; a second one at once.
+    /// In one of the other processes. A signal of the terminal reaches all of them.
+    async fn measure_beside(
+        &self,
+        context: &Context,
+        store: &OpenStore,
+        what: BenchTarget,
+    ) -> VerbResult<ExitCode> {
+        let stop = Stop::default();
+        let mut processes = Processes::parent(context.output, &stop);
+        let (mut signals, signalled) = (listen()?, stop.clone());
+        tokio::spawn(async move {
+            signals.next().await;
+            signalled.set();
+        });
+        let measured = self.operations(store, &mut processes, what, &stop).await;
+        // Then the first process has said why.
+        if stop.is_set() {
+            return Ok(ExitCode::FAILURE);
+        }
+        measured.map(|_| ExitCode::SUCCESS).map_err(|failed| explain(store, failed))
+    }
+
+    /// While no other run does. A signal ends it early, with an exit code, once what has begun is finished and what it made is
+    /// deleted; a second one at once.
     async fn measure_alone(
         &self,
         store: &OpenStore,
         what: BenchTarget,
     ) -> Result<ControlFlow<ExitCode, Vec<OperationFigures>>, Failure> {
-        let mut signals = Signals::listen()
-            .map_err(|error| Failure::failed(format!("signals cannot be heard: {error}")))?;
+        let mut signals = listen()?;
         let interrupted = |signal: Signal| ControlFlow::Break(ExitCode::from(of_signal(signal.as_raw())));
         let jobs = what == BenchTarget::Job;
         if jobs {
@@ -207,14 +228,23 @@ impl BenchArgs {
         let phases = if jobs { 1 } else { 2 };
         note(&format!("measuring for {}", show_ms(phases * self.duration)));
         let progress = Progress::timed("measuring", phases * self.duration);
-        let measured = tokio::select! {
-            biased;
-            signal = signals.next() => {
-                note("interrupted: deleting what this run has made");
-                Ok(interrupted(signal))
-            }
-            measured = self.operations(store, &mut processes, what) => {
-                measured.map(ControlFlow::Continue).map_err(|failed| explain(store, failed))
+        let stop = Stop::default();
+        let measured = {
+            let mut operations = pin!(self.operations(store, &mut processes, what, &stop));
+            tokio::select! {
+                biased;
+                signal = signals.next() => {
+                    note("interrupted: deleting what this run has made");
+                    stop.set();
+                    tokio::select! {
+                        biased;
+                        again = signals.next() => return Ok(interrupted(again)),
+                        _ = operations => Ok(interrupted(signal)),
+                    }
+                }
+                measured = &mut operations => {
+                    measured.map(ControlFlow::Continue).map_err(|failed| explain(store, failed))
+                }
             }
         };
         drop(progress);
@@ -233,6 +263,7 @@ impl BenchArgs {
         store: &OpenStore,
         processes: &mut Processes,
         what: BenchTarget,
+        stop: &Stop,
     ) -> Result<Vec<OperationFigures>, Failed> {
         let prefix = format!("{NAME}/{}", self.process);
         let target = Target::new(store.leases.clone(), store.call.clone(), prefix, getrandom::u64()?);
@@ -242,9 +273,13 @@ impl BenchArgs {
             BenchTarget::Lease => {
                 let requests = if self.process == 0 { requests(&target).await? } else { None };
                 let requests = |nth: usize| requests.map(|requests| requests[nth]);
-                let pairs = beside(processes, AcquireRelease::clients(&target, clients)?, time).await?;
-                let renewals =
-                    beside(processes, BatchRenewals::clients(&target, clients, batch), time).await?;
+                let pairs = AcquireRelease::clients(&target, clients)?;
+                let pairs = beside(processes, pairs, time, stop).await?;
+                if stop.is_set() {
+                    return Err("stopped".into());
+                }
+                let renewals = BatchRenewals::clients(&target, clients, batch);
+                let renewals = beside(processes, renewals, time, stop).await?;
                 Ok(vec![
                     OperationFigures::new("acquire", &pairs, 0, requests(0)),
                     OperationFigures::new("release", &pairs, 1, requests(2)),
@@ -252,8 +287,8 @@ impl BenchArgs {
                 ])
             }
             BenchTarget::Job => {
-                let lives =
-                    beside(processes, JobLives::clients(&target, clients, NAME, batch)?, time).await?;
+                let lives = JobLives::clients(&target, clients, NAME, batch)?;
+                let lives = beside(processes, lives, time, stop).await?;
                 let operations = ["enqueue", "claim", "complete"].into_iter().enumerate();
                 Ok(operations
                     .map(|(call, name)| OperationFigures::new(name, &lives, call, None))
@@ -274,9 +309,14 @@ async fn beside<C: LoadClient>(
     processes: &mut Processes,
     clients: Vec<C>,
     time: Duration,
+    stop: &Stop,
 ) -> Result<Measured, Failed> {
-    let measured = run_after(clients, time, async { processes.begin() }).await?;
-    processes.collect(measured)
+    let measured = run_after(clients, time, stop, async { processes.begin() }).await?;
+    processes.collect(measured, stop)
+}
+
+fn listen() -> Result<Signals, Failure> {
+    Signals::listen().map_err(|error| Failure::failed(format!("signals cannot be heard: {error}")))
 }
 
 /// How many requests an acquire, a renewal and a release of a key that was held before take, where the store counts them.

@@ -1,10 +1,14 @@
 //! The processes that measure together. The first starts the others, which are this program with the same arguments; they
 //! say when they are ready, begin at its word, and hand over what they measured. They share nothing but the store.
+//!
+//! Where the first is interrupted or dies, the others hear the end of their stdin, and finish what they have begun: a call
+//! that was abandoned could still have its effect after all has been deleted.
 
 use std::io::{self, BufRead as _, BufReader, Write as _};
 use std::process::{Child, ChildStdin, ChildStdout, Command, Stdio};
+use std::sync::mpsc;
 
-use fencehold_load::{Failed, Measured};
+use fencehold_load::{Failed, Measured, Stop};
 
 use crate::output::Output;
 
@@ -15,15 +19,15 @@ const GO: &str = "go";
 pub(super) enum Processes {
     /// Of the first process: the others.
     Children(Vec<BenchProcess>),
-    /// Of the others: the first.
-    Parent(Output),
+    /// Of the others: the first, and its words.
+    Parent(Output, mpsc::Receiver<String>),
 }
 
 /// One of the others, until it is dropped.
 pub(super) struct BenchProcess {
     nth: u16,
     child: Child,
-    stdin: ChildStdin,
+    stdin: Option<ChildStdin>,
     stdout: BufReader<ChildStdout>,
 }
 
@@ -36,6 +40,17 @@ impl Processes {
             .map(Processes::Children)
     }
 
+    /// What one of the others hears. It stops when the first has nothing more to say.
+    pub(super) fn parent(output: Output, stop: &Stop) -> Self {
+        let (sender, words) = mpsc::channel();
+        let stop = stop.clone();
+        std::thread::spawn(move || {
+            let _ = io::stdin().lines().map_while(Result::ok).try_for_each(|word| sender.send(word));
+            stop.set();
+        });
+        Processes::Parent(output, words)
+    }
+
     /// Returns when all are ready.
     pub(super) fn begin(&mut self) -> Result<(), Failed> {
         match self {
@@ -46,29 +61,37 @@ impl Processes {
                     }
                 }
                 for process in all {
-                    writeln!(process.stdin, "{GO}").map_err(|_| process.failed())?;
+                    let stdin = process.stdin.as_mut().ok_or("it is over")?;
+                    writeln!(stdin, "{GO}").map_err(|_| process.failed())?;
                 }
                 Ok(())
             }
-            Processes::Parent(output) => {
+            Processes::Parent(output, words) => {
                 output.text(READY).map_err(|_| "the first process has gone")?;
-                let mut line = String::new();
-                io::stdin().read_line(&mut line)?;
-                if line.trim_end() == GO { Ok(()) } else { Err("the first process has gone".into()) }
+                if words.recv().is_ok_and(|word| word == GO) {
+                    Ok(())
+                } else {
+                    Err("the first process has gone".into())
+                }
             }
         }
     }
 
-    /// Adds what all others measured to what this one did, or hands it over.
-    pub(super) fn collect(&mut self, mut measured: Measured) -> Result<Measured, Failed> {
+    /// Adds what all others measured to what this one did, or hands it over. Where it was stopped, the others are, too.
+    pub(super) fn collect(&mut self, mut measured: Measured, stop: &Stop) -> Result<Measured, Failed> {
         match self {
             Processes::Children(all) => {
+                if stop.is_set() {
+                    for process in &mut *all {
+                        process.stdin = None;
+                    }
+                }
                 for process in all {
                     let line = process.line()?;
                     measured.beside(serde_json::from_str(&line).map_err(|_| process.failed())?);
                 }
             }
-            Processes::Parent(output) => {
+            Processes::Parent(output, _) => {
                 output.line(&measured).map_err(|_| "the first process has gone")?;
             }
         }
@@ -86,7 +109,7 @@ impl BenchProcess {
             .spawn()?;
         let pipes = child.stdin.take().zip(child.stdout.take());
         let (stdin, stdout) = pipes.ok_or_else(|| io::Error::other("it has no pipes"))?;
-        Ok(BenchProcess { nth, child, stdin, stdout: BufReader::new(stdout) })
+        Ok(BenchProcess { nth, child, stdin: Some(stdin), stdout: BufReader::new(stdout) })
     }
 
     fn line(&mut self) -> io::Result<String> {

@@ -236,38 +236,36 @@ impl Chromium {
         self.try_find(css).is_some()
     }
 
-    /// An element, once it is there.
-    fn find(&self, css: &str) -> String {
-        let mut found = None;
-        self.until(&format!("{css} on the page"), || {
-            found = self.try_find(css);
-            found.is_some()
+    /// Does something with the first element that is found so, once it is there. The page may put another in its place at any
+    /// moment, and then it is done with that.
+    fn at(&self, using: &str, value: &str, method: &str, act: &str, body: &Value) -> Value {
+        let query = json!({ "using": using, "value": value });
+        let mut done = None;
+        self.until(&format!("{value:?} on the page"), || {
+            let Ok(found) = self.try_ask("POST", "/element", &query) else { return false };
+            let element = found[ELEMENT].as_str().unwrap();
+            match self.try_ask(method, &format!("/element/{element}/{act}"), body) {
+                Ok(value) => done = Some(value),
+                Err(problem) => assert_eq!(problem["error"], "stale element reference", "{value}: {problem}"),
+            }
+            done.is_some()
         });
-        found.unwrap()
+        done.unwrap()
     }
 
     /// Clicks at an element, once it is there.
     pub fn click(&self, css: &str) {
-        let element = self.find(css);
-        self.ask("POST", &format!("/element/{element}/click"), &json!({}));
+        self.at("css selector", css, "POST", "click", &json!({}));
     }
 
     /// Follows the first link with this text.
     pub fn follow(&self, text: &str) {
-        let query = json!({ "using": "link text", "value": text });
-        let mut found = None;
-        self.until(&format!("a link {text:?}"), || {
-            found = self.try_ask("POST", "/element", &query).ok();
-            found.is_some()
-        });
-        let element = found.unwrap()[ELEMENT].as_str().unwrap().to_owned();
-        self.ask("POST", &format!("/element/{element}/click"), &json!({}));
+        self.at("link text", text, "POST", "click", &json!({}));
     }
 
     /// Types into a field.
     pub fn write(&self, css: &str, text: &str) {
-        let element = self.find(css);
-        self.ask("POST", &format!("/element/{element}/value"), &json!({ "text": text }));
+        self.at("css selector", css, "POST", "value", &json!({ "text": text }));
     }
 
     /// Presses keys, each while those before it in the same text are held down.
@@ -284,8 +282,7 @@ impl Chromium {
 
     /// What a person reads on the page.
     pub fn text(&self) -> String {
-        let element = self.find("body");
-        let text = self.ask("GET", &format!("/element/{element}/text"), &json!({}));
+        let text = self.at("css selector", "body", "GET", "text", &json!({}));
         text.as_str().unwrap().to_owned()
     }
 

@@ -28,11 +28,11 @@
     }
   }
 
-  // What a person types or has opened to act on stays: the page waits until that is over.
+  // What a person types, has opened to act on or has just copied stays: the page waits until that is over.
   function isBusy() {
     const focused = document.activeElement;
     const types = focused && main().contains(focused) && focused.matches("input, button[name], select, textarea");
-    return types || main().querySelector("details.act[open]") !== null || String(getSelection()) !== "";
+    return types || main().querySelector("details.act[open], .copied.done") !== null || String(getSelection()) !== "";
   }
 
   async function refresh() {
@@ -164,7 +164,11 @@
       getSelection().removeAllRanges();
     }
     button.textContent = isCopied ? "Copied" : "Select it and copy";
-    setTimeout(() => { button.textContent = "Copy"; }, 2000);
+    button.classList.add("done");
+    setTimeout(() => {
+      button.textContent = "Copy";
+      button.classList.remove("done");
+    }, 2000);
   }
 
   function offerToCopy() {

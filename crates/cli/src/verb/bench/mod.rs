@@ -275,9 +275,6 @@ impl BenchArgs {
                 let requests = |nth: usize| requests.map(|requests| requests[nth]);
                 let pairs = AcquireRelease::clients(&target, clients)?;
                 let pairs = beside(processes, pairs, time, stop).await?;
-                if stop.is_set() {
-                    return Err("stopped".into());
-                }
                 let renewals = BatchRenewals::clients(&target, clients, batch);
                 let renewals = beside(processes, renewals, time, stop).await?;
                 Ok(vec![

@@ -77,15 +77,22 @@ impl Processes {
         }
     }
 
-    /// Adds what all others measured to what this one did, or hands it over. Where it was stopped, the others are, too.
+    /// Adds what all others measured to what this one did, or hands it over. Where it was stopped, so are the others: then this
+    /// fails once they have finished what they had begun, for what was measured is not all.
     pub(super) fn collect(&mut self, mut measured: Measured, stop: &Stop) -> Result<Measured, Failed> {
+        if stop.is_set() {
+            if let Processes::Children(all) = self {
+                for process in &mut *all {
+                    process.stdin = None;
+                }
+                for process in all {
+                    process.child.wait()?;
+                }
+            }
+            return Err("stopped".into());
+        }
         match self {
             Processes::Children(all) => {
-                if stop.is_set() {
-                    for process in &mut *all {
-                        process.stdin = None;
-                    }
-                }
                 for process in all {
                     let line = process.line()?;
                     measured.beside(serde_json::from_str(&line).map_err(|_| process.failed())?);
@@ -129,5 +136,19 @@ impl Drop for BenchProcess {
     fn drop(&mut self) {
         let _ = self.child.kill();
         let _ = self.child.wait();
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_was_measured_until_a_stop_is_no_figure() {
+        let stop = Stop::default();
+        let mut alone = Processes::Children(Vec::new());
+        assert!(alone.collect(Measured::default(), &stop).is_ok());
+        stop.set();
+        assert!(alone.collect(Measured::default(), &stop).is_err());
     }
 }

@@ -82,8 +82,8 @@ fn run_all(suites: Vec<Suite>) -> Result<(), String> {
     let take = || queue.lock().unwrap_or_else(PoisonError::into_inner).pop_front();
     let lane = || {
         while let Some(suite) = take() {
-            if !suite.run() {
-                failed.lock().unwrap_or_else(PoisonError::into_inner).push(suite.name());
+            if let Err(failures) = suite.run() {
+                failed.lock().unwrap_or_else(PoisonError::into_inner).push(failures);
             }
         }
     };
@@ -93,7 +93,7 @@ fn run_all(suites: Vec<Suite>) -> Result<(), String> {
         }
     });
     let failed = failed.into_inner().unwrap_or_else(PoisonError::into_inner);
-    if failed.is_empty() { Ok(()) } else { Err(format!("these tests failed: {}", failed.join(", "))) }
+    if failed.is_empty() { Ok(()) } else { Err(format!("these tests failed:\n{}", failed.concat())) }
 }
 
 /// Builds all of them, and says where they are.
@@ -138,8 +138,9 @@ impl Suite {
         file.rsplit_once('-').map_or(file.clone(), |(name, _)| name.to_owned())
     }
 
-    /// Runs it and shows, in one piece, what it says. False: something failed.
-    fn run(&self) -> bool {
+    /// Runs it, and shows a line if it passes, else all it says but for the tests that passed. The error says the same in
+    /// short: logs are read from their end.
+    fn run(&self) -> Result<(), String> {
         let started = Instant::now();
         let output = Command::new(&self.executable)
             .args(self.skips.iter().flat_map(|module| ["--skip", module]))
@@ -148,19 +149,36 @@ impl Suite {
             .stdin(Stdio::null())
             .output();
         let (name, seconds) = (self.name(), started.elapsed().as_secs());
-        match output {
-            Ok(output) => {
-                let said = String::from_utf8_lossy(&output.stdout);
-                let noted = String::from_utf8_lossy(&output.stderr);
-                println!("\n--- {name}: {}, {seconds} s\n{noted}{said}", output.status);
-                output.status.success()
-            }
-            Err(error) => {
-                println!("\n--- {name} cannot be started: {error}");
-                false
-            }
+        let output = output.map_err(|error| format!("{name} cannot be started: {error}\n"))?;
+        let said = String::from_utf8_lossy(&output.stdout);
+        if output.status.success() {
+            let passed = said
+                .lines()
+                .find_map(|line| line.strip_prefix("test result: ok. ")?.split(';').next());
+            println!("{name}: {}, {seconds} s", passed.unwrap_or("ended without a result"));
+            return Ok(());
         }
+        let noted = String::from_utf8_lossy(&output.stderr);
+        let told: Vec<&str> = said.lines().filter(|line| !line.ends_with(" ... ok")).collect();
+        println!("\n--- {name}: {}, {seconds} s\n{noted}{}\n", output.status, told.join("\n"));
+        Err(failures(&name, &output.status.to_string(), &said))
     }
+}
+
+/// Of what a failed program said, each test that failed with the first lines of its panic.
+fn failures(program: &str, status: &str, said: &str) -> String {
+    const LINES: usize = 12;
+    let mut lines = vec![format!("{program} ({status})\n")];
+    let reports = said.split("\n---- ").skip(1);
+    for report in reports {
+        let (test, report) = report.split_once(" stdout ----\n").unwrap_or((report, ""));
+        let starts = |line: &str| line.starts_with("thread '") || line.starts_with("Error: ");
+        let why = report.lines().skip_while(|line| !starts(line));
+        lines.push(format!("  {test}\n"));
+        let why = why.take(LINES).take_while(|line| !line.is_empty());
+        lines.extend(why.map(|line| format!("    {line}\n")));
+    }
+    lines.concat()
 }
 
 #[cfg(test)]
@@ -184,5 +202,49 @@ mod listing {
         assert_eq!(suite(line), None);
         let line = r#"{"manifest_path":"/w/Cargo.toml","target":{"test":true},"profile":{"test":true},"executable":null,"fresh":true}"#;
         assert_eq!(suite(line), None);
+    }
+
+    #[test]
+    fn of_a_failed_program_each_failed_test_is_named_with_its_panic() {
+        let said = "\
+running 3 tests
+test a::holds ... ok
+test a::breaks ... FAILED
+
+failures:
+
+---- a::breaks stdout ----
+starting a server
+
+thread 'a::breaks' (77) panicked at a.rs:1:5:
+left is not right
+note: run with `RUST_BACKTRACE=1` environment variable to display a backtrace
+
+---- b::breaks stdout ----
+Error: refused
+
+
+failures:
+    a::breaks
+    b::breaks
+";
+        let expected = "\
+server (exit status: 101)
+  a::breaks
+    thread 'a::breaks' (77) panicked at a.rs:1:5:
+    left is not right
+    note: run with `RUST_BACKTRACE=1` environment variable to display a backtrace
+  b::breaks
+    Error: refused
+";
+        assert_eq!(failures("server", "exit status: 101", said), expected);
+    }
+
+    #[test]
+    fn a_program_that_was_killed_is_named_with_its_status() {
+        assert_eq!(
+            failures("cli", "signal: 9 (SIGKILL)", "running 2 tests\n"),
+            "cli (signal: 9 (SIGKILL))\n"
+        );
     }
 }

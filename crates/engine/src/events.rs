@@ -10,10 +10,16 @@ use fencehold_core::{BadInput, Event, EventData, Key, Namespace};
 
 use super::persistence::{OldEvents, StoredEvents};
 use super::state::Engine;
+use super::step::Step;
 use super::waiters::{Ticket, Watcher};
+
+/// An owner that reads no earlier events reads them once it has this many of its own: by then some are to be forgotten.
+const LOAD_AFTER: usize = 1_000;
 
 #[derive(Debug, Default)]
 pub(super) struct Events {
+    /// `Some`: those that were kept are still in the archive, to be read once there are this many beside them.
+    to_load_at: Option<usize>,
     /// The newest of all, whether or not their namespace still keeps them.
     recent: VecDeque<Arc<Event>>,
     by_namespace: HashMap<Namespace, NamespaceEvents>,
@@ -84,9 +90,36 @@ impl Events {
         events
     }
 
+    /// Those that were kept, up to this one, are read when they are needed.
+    pub(super) fn unread(last_seq: u64) -> Self {
+        Events { to_load_at: Some(LOAD_AFTER), last_seq, ..Events::default() }
+    }
+
+    /// Puts those that were kept before those that have come since.
+    pub(super) fn loaded(&mut self, kept: StoredEvents) {
+        let before = Events::from_kept(kept, self.kept_until());
+        let since = std::mem::replace(self, before);
+        for event in since.recent {
+            self.push(event);
+        }
+        for namespace in since.by_namespace.into_keys() {
+            self.measure(namespace);
+        }
+        (self.last_seq, self.new) = (since.last_seq, since.new);
+    }
+
+    /// The last of those that are still to be read.
+    pub(super) fn kept_until(&self) -> u64 {
+        self.last_seq - self.recent.len() as u64
+    }
+
     pub(super) fn add(&mut self, at_wall_ms: u64, namespace: Namespace, key: Key, fact: EventData) {
         self.last_seq += 1;
-        let event = Arc::new(Event::new(self.last_seq, at_wall_ms, namespace, key, fact));
+        self.push(Arc::new(Event::new(self.last_seq, at_wall_ms, namespace, key, fact)));
+        self.new += 1;
+    }
+
+    fn push(&mut self, event: Arc<Event>) {
         let lost_until = self.lost_until;
         self.by_namespace
             .entry(event.namespace.clone())
@@ -95,13 +128,19 @@ impl Events {
             .push_back(Arc::clone(&event));
         self.recent.push_back(event);
         self.kept += 1;
-        self.new += 1;
     }
 
     /// The events since the last call, and what becomes of old ones. Events are forgotten only now, so that no step loses its own.
     pub(super) fn take_new(&mut self) -> (Vec<Arc<Event>>, OldEvents) {
         let new: Vec<Arc<Event>> = self.recent.iter().skip(self.recent.len() - self.new).cloned().collect();
         self.new = 0;
+        if self.to_load_at.is_some() {
+            return (new, OldEvents { unread: true, ..OldEvents::default() });
+        }
+        if new.is_empty() {
+            // What becomes of old ones is kept with new ones.
+            return Default::default();
+        }
         for event in &new {
             self.measure(event.namespace.clone());
         }
@@ -170,7 +209,11 @@ impl Events {
         self.last_seq - self.new as u64
     }
 
-    fn page(&self, namespace: &Namespace, request: &ListEventsRequest) -> Result<EventPage, StoreError> {
+    pub(super) fn page(
+        &self,
+        namespace: &Namespace,
+        request: &ListEventsRequest,
+    ) -> Result<EventPage, StoreError> {
         let story = self.by_namespace.get(namespace);
         let lost_until = story.map_or(self.lost_until, |story| story.lost_until);
         let after = request.cursor.unwrap_or(lost_until);
@@ -217,6 +260,28 @@ impl Events {
             }
         }
         stats
+    }
+}
+
+impl Step<'_> {
+    /// Reads the events that were kept, unless they are here.
+    pub(crate) fn load_events(&mut self) -> Result<(), StoreError> {
+        if self.events.to_load_at.is_some() {
+            let kept = self.archive.load_events(self.engine.events.kept_until())?;
+            self.events.loaded(kept);
+        }
+        Ok(())
+    }
+
+    /// Reads them where enough have come since. Where that fails, everything but events goes on without them.
+    pub(crate) fn load_events_in_time(&mut self) {
+        let here = self.events.recent.len();
+        if self.events.to_load_at.is_some_and(|at| here >= at)
+            && let Err(error) = self.load_events()
+        {
+            tracing::warn!(%error, "the earlier events of the store cannot be read");
+            self.events.to_load_at = Some(here.saturating_mul(2));
+        }
     }
 }
 

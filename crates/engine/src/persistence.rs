@@ -55,6 +55,8 @@ pub struct OldEvents {
     pub forgotten: Vec<u64>,
     /// Up to where a namespace has lost events; `None`: each of which no event is kept.
     pub lost_until: Vec<(Option<Namespace>, u64)>,
+    /// Those that were kept have not been read: which of them their namespace keeps is not known, and none may be removed.
+    pub unread: bool,
 }
 
 /// Events as they were kept.
@@ -85,7 +87,8 @@ pub struct StoredState {
     pub floors: Vec<(Namespace, Token)>,
     pub namespaces: Vec<StoredNamespace>,
     pub limits: Vec<(Option<Namespace>, Quota)>,
-    pub events: StoredEvents,
+    /// `None`: they are read when they are needed.
+    pub events: Option<StoredEvents>,
     pub last_seq: u64,
     pub closed_until_ms: u64,
     pub longest_ttl_ms: u64,

@@ -158,7 +158,10 @@ impl Engine {
             engine.wheel.schedule(lease.slot, lease.deadline_ms);
         }
         engine.table.restored();
-        engine.events = Events::from_kept(kept.events, kept.last_seq);
+        engine.events = match kept.events {
+            Some(events) => Events::from_kept(events, kept.last_seq),
+            None => Events::unread(kept.last_seq),
+        };
         engine.closed_until_ms = kept.closed_until_ms;
         engine.longest_ttl_ms = kept.longest_ttl_ms;
         engine.set_aside = kept.set_aside;

@@ -66,6 +66,7 @@ impl Engine {
         self.begin_step(now);
         let mut step = Step { engine: self, archive };
         step.load_jobs_in_time();
+        step.load_events_in_time();
         let jobs = step.sweep_jobs(budget);
         self.sweep_leases(budget) || jobs
     }
@@ -76,6 +77,9 @@ impl Step<'_> {
         request.check()?;
         if request.needs_jobs() {
             self.load_jobs()?;
+        }
+        if matches!(request, StoreRequest::Events(_) | StoreRequest::Stats(_)) {
+            self.load_events()?;
         }
         Ok(Some(match request {
             StoreRequest::Acquire(request) => {

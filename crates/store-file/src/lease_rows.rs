@@ -173,9 +173,19 @@ pub(super) fn floors(connection: &Connection) -> rusqlite::Result<Vec<(Namespace
     Ok(floors.into_iter().flatten().collect())
 }
 
+/// The numbers of the first row of events, and of the last; 0: there is none.
+pub(super) fn first_and_last_seq(connection: &Connection) -> rusqlite::Result<(u64, u64)> {
+    let at = |end: &str| number(connection, &format!("SELECT coalesce({end}(seq), 0) FROM events"), []);
+    Ok((at("min")?, at("max")?))
+}
+
 /// The events of each batch, oldest first, under the number of the last; `None`: they cannot be read.
-pub(super) fn batches_of_events(connection: &Connection) -> rusqlite::Result<Vec<(u64, Option<Vec<Event>>)>> {
-    rows(connection, "SELECT seq, event FROM events ORDER BY seq", [], |row| {
+pub(super) fn batches_of_events(
+    connection: &Connection,
+    until_seq: u64,
+) -> rusqlite::Result<Vec<(u64, Option<Vec<Event>>)>> {
+    let sql = "SELECT seq, event FROM events WHERE seq <= ?1 ORDER BY seq";
+    rows(connection, sql, [to_sql(until_seq)], |row| {
         let bytes = row.get_ref(1)?.as_blob().ok();
         Ok((from_sql(row.get(0)?), bytes.and_then(codec::decode_events)))
     })

@@ -7,7 +7,7 @@ use std::num::NonZeroU64;
 use fencehold_core::lease::{Hold, HoldHistory, LeaseRecord};
 use fencehold_core::limits::{ADVANCE_BY, COLLECT_AFTER_FREE_MS, TTL_MS_MAX};
 use fencehold_core::{Event, EventData, HoldHash, Key, Namespace, Owner, Task, Timestamp, Token};
-use fencehold_engine::{StoredLease, StoredState};
+use fencehold_engine::{StoredEvents, StoredLease, StoredState};
 use rusqlite::{Connection, Row};
 
 use super::lease_rows;
@@ -34,7 +34,8 @@ impl Trust {
     }
 }
 
-/// Reads everything, inside the transaction that raised the epoch. Jobs only where they have to be written anew.
+/// Reads the leases and what belongs to them, inside the transaction that raised the epoch. Events can be read later, and jobs, too, but where
+/// they have to be written anew.
 pub(super) fn load(connection: &Connection, now: Timestamp, trust: Trust) -> rusqlite::Result<StoredState> {
     let mut kept = StoredState::default();
     (kept.closed_until_ms, kept.longest_ttl_ms) = lease_rows::closed_until_and_longest_ttl_ms(connection)?;
@@ -50,7 +51,7 @@ pub(super) fn load(connection: &Connection, now: Timestamp, trust: Trust) -> rus
         }
     }
     kept.floors = lease_rows::floors(connection)?;
-    load_events(connection, &mut kept)?;
+    kept.last_seq = lease_rows::first_and_last_seq(connection)?.1;
     load_leases(connection, now, trust, &mut kept)?;
     if trust != Trust::Exact {
         // Otherwise they mean later what they mean now, and can be read then.
@@ -62,27 +63,28 @@ pub(super) fn load(connection: &Connection, now: Timestamp, trust: Trust) -> rus
     Ok(kept)
 }
 
-fn load_events(connection: &Connection, kept: &mut StoredState) -> rusqlite::Result<()> {
+/// The events up to this one.
+pub(super) fn load_events(connection: &Connection, until_seq: u64) -> rusqlite::Result<StoredEvents> {
+    let mut kept = StoredEvents::default();
     let mut lost_by_all = 0;
-    for (seq, events) in lease_rows::batches_of_events(connection)? {
-        kept.last_seq = seq;
+    for (seq, events) in lease_rows::batches_of_events(connection, until_seq)? {
         match events {
             Some(events) if events.last().is_some_and(|event| event.seq == seq) => {
-                kept.events.recent.extend(events);
+                kept.recent.extend(events);
             }
             // Events that cannot be read are only missing from the story. Those before them would seem to reach further
             // than they do, so the story starts after them.
             _ => {
-                kept.events.recent.clear();
+                kept.recent.clear();
                 lost_by_all = seq;
             }
         }
     }
-    if let Some(first_seq) = kept.events.recent.first().map(|event| event.seq) {
-        super::old_events::load(connection, first_seq, &mut kept.events)?;
+    if let Some(first_seq) = kept.recent.first().map(|event| event.seq) {
+        super::old_events::load(connection, first_seq, &mut kept)?;
     }
-    kept.events.lost_by_all = kept.events.lost_by_all.max(lost_by_all);
-    Ok(())
+    kept.lost_by_all = kept.lost_by_all.max(lost_by_all);
+    Ok(kept)
 }
 
 fn load_leases(
@@ -92,7 +94,7 @@ fn load_leases(
     kept: &mut StoredState,
 ) -> rusqlite::Result<()> {
     let mut broken: Vec<(i64, String)> = Vec::new();
-    let noted_after = kept.last_seq;
+    let mut noted: Vec<Event> = Vec::new();
     let mut nameless: BTreeSet<Option<Namespace>> = BTreeSet::new();
     lease_rows::each_row(connection, |slot, row, renewed_ms, lease| match lease {
         Ok(mut lease) => {
@@ -103,7 +105,8 @@ fn load_leases(
             broken.push((slot, problem.clone()));
             match stand_in(row, slot, renewed_ms, now, trust) {
                 Some(stand_in) => {
-                    note(kept, now, &stand_in, problem);
+                    kept.last_seq += 1;
+                    noted.push(note(kept.last_seq, now, &stand_in, problem));
                     kept.leases.push(stand_in);
                 }
                 None => drop(nameless.insert(namespace_at(row, 1))),
@@ -118,7 +121,7 @@ fn load_leases(
             lift_floors(namespace, kept);
         }
     }
-    set_aside(connection, kept, broken, noted_after)?;
+    set_aside(connection, kept, broken, &noted)?;
     kept.set_aside = lease_rows::count_aside(connection)?;
     Ok(())
 }
@@ -128,7 +131,7 @@ fn set_aside(
     connection: &Connection,
     kept: &StoredState,
     broken: Vec<(i64, String)>,
-    noted_after: u64,
+    noted: &[Event],
 ) -> rusqlite::Result<()> {
     if broken.is_empty() {
         return Ok(());
@@ -144,8 +147,7 @@ fn set_aside(
     for (namespace, floor) in &kept.floors {
         lease_rows::put_floor(connection, namespace, *floor)?;
     }
-    let noted: Vec<&Event> = kept.events.recent.iter().filter(|event| event.seq > noted_after).collect();
-    lease_rows::put_events(connection, &mut buffer, &noted)
+    lease_rows::put_events(connection, &mut buffer, &noted.iter().collect::<Vec<_>>())
 }
 
 /// What stands in for a lease whose record cannot be read but whose name can: held by no one who could renew it, for as
@@ -218,16 +220,9 @@ pub(super) fn lift_floors(named: Option<Namespace>, kept: &mut StoredState) {
     }
 }
 
-fn note(kept: &mut StoredState, now: Timestamp, lease: &StoredLease, problem: String) {
-    kept.last_seq += 1;
+fn note(seq: u64, now: Timestamp, lease: &StoredLease, problem: String) -> Event {
     let (namespace, key) = (lease.namespace.clone(), lease.key.clone());
-    kept.events.recent.push(Event::new(
-        kept.last_seq,
-        now.wall_ms,
-        namespace,
-        key,
-        EventData::RowUnreadable { message: problem },
-    ));
+    Event::new(seq, now.wall_ms, namespace, key, EventData::RowUnreadable { message: problem })
 }
 
 /// Makes a lease's moments mean something on the clock of now.

@@ -6,7 +6,7 @@ use std::sync::Arc;
 use fencehold_contract::StoreError;
 use fencehold_core::limits::EVENTS_KEPT;
 use fencehold_core::{Event, Namespace, Timestamp};
-use fencehold_engine::{Archive, Change, Changes, PersistError, Persistence, StoredJobs};
+use fencehold_engine::{Archive, Change, Changes, PersistError, Persistence, StoredEvents, StoredJobs};
 use rusqlite::config::DbConfig;
 use rusqlite::{Connection, Params, Row};
 
@@ -160,16 +160,12 @@ impl SqlitePersistence {
 
     /// Reads the jobs, in one transaction. No one else writes: what this owner has not kept yet is about leases.
     pub(super) fn load_jobs(&mut self, now: Timestamp) -> Result<(StoredJobs, u64), StoreError> {
-        let written = || number(&self.connection, "SELECT total_changes()", []);
-        let read = (|| {
+        let read = self.read_at_once(|connection| {
+            let written = || number(connection, "SELECT total_changes()", []);
             let before = written()?;
-            self.connection.execute_batch("BEGIN")?;
-            let loaded = super::job::load(&self.connection, now, Trust::Exact)?;
+            let loaded = super::job::load(connection, now, Trust::Exact)?;
             Ok((loaded, written()? > before))
-        })();
-        if !self.connection.is_autocommit() {
-            let _ = self.connection.execute_batch("ROLLBACK");
-        }
+        });
         match read {
             Ok((loaded, false)) => Ok(loaded),
             // Rows that cannot be read are set aside, in turn and on the disk.
@@ -177,6 +173,21 @@ impl SqlitePersistence {
             Err(error) if is_busy(&error) => self.load_damaged_jobs(now),
             Err(error) => Err(sorry(&self.place, &error)),
         }
+    }
+
+    /// Reads the events up to this one.
+    pub(super) fn load_events(&mut self, until_seq: u64) -> Result<StoredEvents, StoreError> {
+        let read = self.read_at_once(|connection| super::load::load_events(connection, until_seq));
+        read.map_err(|error| sorry(&self.place, &error))
+    }
+
+    /// In one transaction, which is then rolled back.
+    fn read_at_once<T>(&self, read: impl FnOnce(&Connection) -> rusqlite::Result<T>) -> rusqlite::Result<T> {
+        let result = self.connection.execute_batch("BEGIN").and_then(|()| read(&self.connection));
+        if !self.connection.is_autocommit() {
+            let _ = self.connection.execute_batch("ROLLBACK");
+        }
+        result
     }
 
     fn load_damaged_jobs(&mut self, now: Timestamp) -> Result<(StoredJobs, u64), StoreError> {
@@ -381,7 +392,7 @@ impl SqlitePersistence {
         self.losses.write(&self.connection, &mut self.buffer, &changes.old_events)?;
         // Forgotten by the hundred: deleting one for each one written would touch a page more in every batch.
         let forget_until = last.seq.saturating_sub(EVENTS_KEPT as u64);
-        if forget_until > self.forgotten_seq + 256 {
+        if forget_until > self.forgotten_seq + 256 && !changes.old_events.unread {
             lease_rows::forget_events(&self.connection, forget_until)?;
             self.losses.forget(&self.connection, forget_until)?;
             self.forgotten_seq = forget_until;

@@ -196,7 +196,7 @@ fn try_attempt(
         tracing::warn!(%error, directory = %place.path().display(), "that a store is kept here could not be noted");
     }
     place.forget_before(next);
-    let oldest_seq = kept.events.recent.first().map_or(0, |event| event.seq);
+    let (oldest_seq, _) = lease_rows::first_and_last_seq(&connection)?;
     let mut engine = Engine::from_kept(now(), kept);
     engine.served_by = Some((pid, next));
     if place.files() != files {

@@ -226,11 +226,25 @@ pub(super) fn no_namespace_pushes_out_the_events_of_another(g: &Fixture) {
     loud.release(&a).expect("a live lease");
     // Every stale renewal is an event.
     let stale = vec![a.as_ref(); BATCH_MAX];
-    let push = || {
-        for _ in 0..=EVENTS_KEPT.div_ceil(BATCH_MAX) {
-            loud.renew_refs(stale.clone()).expect("answers");
+    let push_count = |count: usize| {
+        for done in (0..count).step_by(BATCH_MAX) {
+            let some = &stale[..BATCH_MAX.min(count - done)];
+            loud.renew_refs(some.to_vec()).expect("answers");
         }
     };
+    let push = || push_count(EVENTS_KEPT + BATCH_MAX);
+    if g.has(TestCapability::Restarts) {
+        push_count(EVENTS_KEPT - 500);
+        // The next one begins with a full history, and ends before anybody has read it.
+        g.test_store.restart();
+        push_count(900);
+        g.test_store.restart();
+        assert_eq!(
+            quiet.events(),
+            told,
+            "its own events are kept, although they are no longer among the newest"
+        );
+    }
     push();
     let check = |told: &[Event]| {
         assert_eq!(quiet.events(), told, "its own events are kept");

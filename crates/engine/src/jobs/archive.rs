@@ -12,6 +12,8 @@ use fencehold_core::{Namespace, Timestamp, Token};
 use hashbrown::HashMap;
 use serde::{Deserialize, Serialize};
 
+use crate::persistence::StoredEvents;
+
 /// What never changes about a job.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct JobBody {
@@ -152,6 +154,10 @@ pub trait Archive {
     /// Everything that was left in the archive when the engine began, and how many rows could not be read.
     fn load_jobs(&mut self, _: Timestamp) -> Result<(StoredJobs, u64), StoreError> {
         Ok((StoredJobs::default(), 0))
+    }
+    /// The events up to this one.
+    fn load_events(&mut self, _until_seq: u64) -> Result<StoredEvents, StoreError> {
+        Ok(StoredEvents::default())
     }
 }
 

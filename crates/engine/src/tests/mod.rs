@@ -1,6 +1,7 @@
 //! The engine without its thread: moments and requests go in, answers and changes come out. And the thread around it.
 
 mod before_the_sweep;
+mod events;
 mod last_renewal;
 mod late_grant;
 mod namespaces;

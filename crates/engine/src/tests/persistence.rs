@@ -63,7 +63,7 @@ impl RecordedDisk {
                     .iter()
                     .map(|(namespace, floor)| (namespace.clone(), *floor))
                     .collect(),
-                events: StoredEvents { recent: self.events.clone(), ..StoredEvents::default() },
+                events: Some(StoredEvents { recent: self.events.clone(), ..StoredEvents::default() }),
                 last_seq: self.events.last().map_or(0, |event| event.seq),
                 namespaces: self.namespaces.values().cloned().collect(),
                 limits: Vec::new(),

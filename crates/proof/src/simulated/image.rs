@@ -106,7 +106,7 @@ impl Image {
         StoredState {
             leases: leases.collect(),
             floors: self.floors.iter().map(|(name, floor)| (name.clone(), *floor)).collect(),
-            events: StoredEvents::default(),
+            events: Some(StoredEvents::default()),
             last_seq: self.last_seq,
             namespaces: self.namespaces(now, found),
             limits: Vec::new(),

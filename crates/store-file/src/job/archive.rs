@@ -7,7 +7,7 @@ use fencehold_core::Timestamp;
 use fencehold_core::job::JobId;
 use fencehold_core::ledger::Effect;
 use fencehold_engine::{
-    Archive, ArchiveRange, ArchiveResult, ArchiveRow, JobBody, JobNote, StoredJob, StoredJobs,
+    Archive, ArchiveRange, ArchiveResult, ArchiveRow, JobBody, JobNote, StoredEvents, StoredJob, StoredJobs,
 };
 use rusqlite::{Params, Row, params};
 
@@ -33,6 +33,10 @@ fn understood<T>(arrival: u64, read: Result<T, String>) -> Option<T> {
 impl Archive for SqlitePersistence {
     fn load_jobs(&mut self, now: Timestamp) -> Result<(StoredJobs, u64), StoreError> {
         SqlitePersistence::load_jobs(self, now)
+    }
+
+    fn load_events(&mut self, until_seq: u64) -> Result<StoredEvents, StoreError> {
+        SqlitePersistence::load_events(self, until_seq)
     }
 
     fn finished(&mut self, id: JobId) -> ArchiveResult<Option<StoredJob>> {

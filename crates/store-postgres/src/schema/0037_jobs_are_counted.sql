@@ -1,9 +1,9 @@
 -- Counts of jobs, and lists that read a range of an index: `job_tables` says what they are. The indexes wait for the transactions that write
 -- jobs, and keep others from writing until this is committed.
 DROP INDEX job_settled_waits;
-CREATE INDEX job_settled_state ON job_settled (lane, state, arrival);
-CREATE INDEX job_scheduled_place ON job_scheduled (lane, arrival);
-CREATE INDEX job_body_kind ON job_body (lane, kind COLLATE "C", arrival);
+CREATE INDEX job_settled_state ON job_settled (lane, state, (arrival + 0));
+CREATE INDEX job_scheduled_place ON job_scheduled (lane, (arrival + 0));
+CREATE INDEX job_body_kind ON job_body (lane, kind COLLATE "C", (arrival + 0));
 LOCK TABLE job_running, job_ready, job_scheduled, job_settled IN SHARE ROW EXCLUSIVE MODE;
 CREATE TABLE job_change (
     xact    xid8 NOT NULL DEFAULT pg_current_xact_id(),

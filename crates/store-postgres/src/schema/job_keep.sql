@@ -6,13 +6,15 @@ LANGUAGE plpgsql SECURITY DEFINER SET search_path FROM CURRENT AS $$
 DECLARE
     v_ids   uuid[];
     v_keyed uuid[];
+    v_lanes integer[];
+    v_found bigint[];
     v_place record;
     v_ready integer[] := '{}';
 BEGIN
-    SELECT array_agg(b.id), array_agg(b.id) FILTER (WHERE b.extra ? 'unique') INTO v_ids, v_keyed
-        FROM job_body b WHERE b.arrival = ANY(p_arrivals);
+    SELECT array_agg(b.id), array_agg(b.id) FILTER (WHERE b.extra ? 'unique'), array_agg(b.lane), array_agg(b.arrival)
+        INTO v_ids, v_keyed, v_lanes, v_found FROM job_body b WHERE b.arrival = ANY(p_arrivals);
     -- One by one: by several at once, all of a lane may be read.
-    FOR v_place IN SELECT b.lane, b.arrival FROM job_body b WHERE b.arrival = ANY(p_arrivals) LOOP
+    FOR v_place IN SELECT p.lane, p.arrival FROM unnest(v_lanes, v_found) AS p (lane, arrival) LOOP
         DELETE FROM job_ready r WHERE r.lane = v_place.lane AND r.arrival = v_place.arrival;
         IF found THEN
             v_ready := v_ready || v_place.lane;

@@ -2,7 +2,7 @@
 
 -- The places of jobs of these lanes from p_from on, in order, of so many at most: of those in these states, or where p_kind is given, of those of
 -- this kind. Each lane and state is a range of an index. Of many lanes only those are read whose first jobs are among the first of all. Rows are compared,
--- and sorted, by all columns of the index: by `=` and the last column alone, the planner may choose the index of arrivals, and read all jobs.
+-- and sorted, by all columns of the index as it has them (`job_body_kind` says why): else the planner may choose the index of arrivals, and read all jobs.
 CREATE OR REPLACE FUNCTION job_places(p_lanes integer[], p_states smallint[], p_kind text, p_from bigint, p_most integer) RETURNS bigint[]
 LANGUAGE plpgsql STABLE SET search_path FROM CURRENT AS $$
 DECLARE
@@ -28,19 +28,19 @@ BEGIN
                 ORDER BY r.arrival LIMIT 1) f
             UNION ALL
             SELECT l.lane, 1, f.arrival, 0 FROM lanes l CROSS JOIN LATERAL (
-                SELECT s.arrival FROM job_scheduled s WHERE v_later AND (s.lane, s.arrival) >= (l.lane, p_from) AND s.lane <= l.lane
+                SELECT s.arrival FROM job_scheduled s WHERE v_later AND (s.lane, s.arrival + 0) >= (l.lane, p_from) AND s.lane <= l.lane
                     AND (v_due OR s.due_ms > v_now)
-                ORDER BY s.lane, s.arrival LIMIT 1) f
+                ORDER BY s.lane, s.arrival + 0 LIMIT 1) f
             UNION ALL
             SELECT l.lane, n.state, f.arrival, 0 FROM lanes l CROSS JOIN unnest(p_states) AS n(state) CROSS JOIN LATERAL (
-                SELECT s.arrival FROM job_settled s WHERE n.state > 2 AND (s.lane, s.state, s.arrival) >= (l.lane, n.state, p_from)
+                SELECT s.arrival FROM job_settled s WHERE n.state > 2 AND (s.lane, s.state, s.arrival + 0) >= (l.lane, n.state, p_from)
                     AND (s.lane, s.state) <= (l.lane, n.state)
-                ORDER BY s.lane, s.state, s.arrival LIMIT 1) f
+                ORDER BY s.lane, s.state, s.arrival + 0 LIMIT 1) f
             UNION ALL
             SELECT l.lane, c_kind, f.arrival, 0 FROM lanes l CROSS JOIN LATERAL (
                 SELECT b.arrival FROM job_body b WHERE p_kind IS NOT NULL
-                    AND (b.lane, b.kind COLLATE "C", b.arrival) >= (l.lane, p_kind, p_from) AND (b.lane, b.kind COLLATE "C") <= (l.lane, p_kind)
-                ORDER BY b.lane, b.kind COLLATE "C", b.arrival LIMIT 1) f
+                    AND (b.lane, b.kind COLLATE "C", b.arrival + 0) >= (l.lane, p_kind, p_from) AND (b.lane, b.kind COLLATE "C") <= (l.lane, p_kind)
+                ORDER BY b.lane, b.kind COLLATE "C", b.arrival + 0 LIMIT 1) f
         )
         SELECT n.arrival FROM (
             SELECT e.arrival FROM (SELECT * FROM firsts f ORDER BY f.arrival LIMIT p_most) f CROSS JOIN LATERAL (
@@ -50,16 +50,16 @@ BEGIN
                 (SELECT r.arrival FROM job_ready r WHERE f.state = c_back AND r.back AND r.lane = f.lane AND r.arrival >= f.arrival
                     AND r.arrival <= f.up_to ORDER BY r.arrival LIMIT p_most)
                 UNION ALL
-                (SELECT s.arrival FROM job_scheduled s WHERE f.state = 1 AND (s.lane, s.arrival) >= (f.lane, f.arrival) AND s.lane <= f.lane
-                    AND (v_due OR s.due_ms > v_now) ORDER BY s.lane, s.arrival LIMIT p_most)
+                (SELECT s.arrival FROM job_scheduled s WHERE f.state = 1 AND (s.lane, s.arrival + 0) >= (f.lane, f.arrival) AND s.lane <= f.lane
+                    AND (v_due OR s.due_ms > v_now) ORDER BY s.lane, s.arrival + 0 LIMIT p_most)
                 UNION ALL
                 (SELECT s.arrival FROM job_settled s WHERE f.state BETWEEN 3 AND 7
-                    AND (s.lane, s.state, s.arrival) >= (f.lane, f.state, f.arrival) AND (s.lane, s.state) <= (f.lane, f.state)
-                    ORDER BY s.lane, s.state, s.arrival LIMIT p_most)
+                    AND (s.lane, s.state, s.arrival + 0) >= (f.lane, f.state, f.arrival) AND (s.lane, s.state) <= (f.lane, f.state)
+                    ORDER BY s.lane, s.state, s.arrival + 0 LIMIT p_most)
                 UNION ALL
                 (SELECT b.arrival FROM job_body b WHERE f.state = c_kind
-                    AND (b.lane, b.kind COLLATE "C", b.arrival) >= (f.lane, p_kind, f.arrival) AND (b.lane, b.kind COLLATE "C") <= (f.lane, p_kind)
-                    ORDER BY b.lane, b.kind COLLATE "C", b.arrival LIMIT p_most)) e
+                    AND (b.lane, b.kind COLLATE "C", b.arrival + 0) >= (f.lane, p_kind, f.arrival) AND (b.lane, b.kind COLLATE "C") <= (f.lane, p_kind)
+                    ORDER BY b.lane, b.kind COLLATE "C", b.arrival + 0 LIMIT p_most)) e
             UNION ALL
             SELECT s.arrival FROM (
                 SELECT o.arrival, o.lane FROM job_scheduled o WHERE v_due AND NOT v_later AND o.due_ms > v_low AND o.due_ms <= v_now

@@ -52,7 +52,7 @@ fn renewals_go_through_while_all_connections_for_calls_are_in_use() {
     let jobs = store.jobs().unwrap();
     block_on(jobs.claim(&call(), request(A))).unwrap();
     with_all_connections_in_use(&fixture, || {
-        let soon = || call().with_timeout_ms(5_000);
+        let soon = || call().with_timeout_ms(30_000);
         let renewed = block_on(store.renew(&soon(), vec![lease])).expect("leases are renewed");
         assert!(renewed.results[0].is_ok(), "{renewed:?}");
         let renewed =

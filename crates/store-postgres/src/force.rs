@@ -33,9 +33,8 @@ impl Call<'_> {
         let mut after = 0_i64;
         let (namespace, by, reason) = (self.namespace(), request.by.as_str(), request.reason.as_str());
         loop {
-            let lock_ms = self.lock_ms();
             let wanted = FencedAction::Leases(&request.target);
-            let page = self.run_past_fences(ResendPolicy::Never, wanted, async |client| {
+            let page = self.run_past_fences(ResendPolicy::Never, wanted, async |client, lock_ms| {
                 let most = limit_to_sql(PAGE_MAX);
                 let asked: [&dyn Parameter; 10] =
                     [&namespace, &task, &owner, &prefix, &after, &most, &by, &reason, &lock_ms, &task_prefix];
@@ -66,12 +65,11 @@ impl Call<'_> {
         only_token: Option<i64>,
     ) -> Result<Vec<RevokedLease>, StoreError> {
         let sql = self.sql("SELECT fencehold.lease_revoke($1, $2, $3, $4, $5, $6)::text");
-        let lock_ms = self.lock_ms();
         let (namespace, by, reason) = (self.namespace(), request.by.as_str(), request.reason.as_str());
         let keys = [key.as_str()];
         let wanted = FencedAction::Keys(&keys);
         let (answer,): (String,) = self
-            .run_past_fences(ResendPolicy::Never, wanted, async |client| {
+            .run_past_fences(ResendPolicy::Never, wanted, async |client, lock_ms| {
                 let asked: [&dyn Parameter; 6] =
                     [&namespace, &key.as_str(), &only_token, &by, &reason, &lock_ms];
                 query_one(client, &sql, &asked).await
@@ -86,11 +84,10 @@ impl Call<'_> {
         let sql = self.sql(
             "SELECT keys, ended, closed_for_ms, exhausted, namespaces::text FROM fencehold.lease_advance($1, $2, $3)",
         );
-        let lock_ms = self.lock_ms();
         // More than any token can be is refused by the database, which says for which key.
         let lift = to_sql(lift).min(i64::MAX / 4);
         let row: Row = self
-            .run_past_fences(ResendPolicy::Never, FencedAction::Everything, async |client| {
+            .run_past_fences(ResendPolicy::Never, FencedAction::Everything, async |client, lock_ms| {
                 query_one(client, &sql, &[&lift, &by.as_str(), &lock_ms]).await
             })
             .await?;

@@ -24,7 +24,8 @@ impl Call<'_> {
         let sql = "SELECT * FROM fencehold.lease_renew($1, $2, $3, $4, $5)";
         let asked = HoldColumns::of(self, holds);
         let before_ms = self.clock.now().store_ms;
-        let rows: Vec<RenewedRow> = self.rows(sql, &asked.parameters()).await?;
+        let lock_ms = self.lock_ms();
+        let rows: Vec<RenewedRow> = self.rows(sql, &asked.parameters(&lock_ms)).await?;
         // What is renewed is renewed, whatever comes after.
         self.budget.outcome_unknown |= rows.iter().any(|(nth, ..)| *nth > 0);
         if let Some((.., at_ms)) = rows.first() {
@@ -69,8 +70,8 @@ impl Call<'_> {
         let asked = HoldColumns::of(self, holds);
         let wanted = FencedAction::Keys(&asked.keys);
         let (answers,): (Vec<String>,) = self
-            .run_past_fences(ResendPolicy::Safe, wanted, async |client| {
-                query_one(client, &sql, &asked.parameters()).await
+            .run_past_fences(ResendPolicy::Safe, wanted, async |client, lock_ms| {
+                query_one(client, &sql, &asked.parameters(&lock_ms)).await
             })
             .await?;
         let read = |answer: &String| self.read::<Result<Row, RefusalRow>>(answer);
@@ -90,7 +91,6 @@ struct HoldColumns<'a> {
     keys: Vec<&'a str>,
     hashes: Vec<Vec<u8>>,
     tokens: Vec<i64>,
-    lock_ms: i64,
 }
 
 impl<'a> HoldColumns<'a> {
@@ -100,11 +100,10 @@ impl<'a> HoldColumns<'a> {
             keys: holds.iter().map(|hold| Key::as_str(&hold.key)).collect(),
             hashes: holds.iter().map(|hold| hold.hold_id.hash().as_bytes().to_vec()).collect(),
             tokens: holds.iter().map(|hold| to_sql(hold.token.get())).collect(),
-            lock_ms: call.lock_ms(),
         }
     }
 
-    fn parameters(&self) -> [&dyn Parameter; 5] {
-        [&self.namespace, &self.keys, &self.hashes, &self.tokens, &self.lock_ms]
+    fn parameters<'b>(&'b self, lock_ms: &'b i64) -> [&'b dyn Parameter; 5] {
+        [&self.namespace, &self.keys, &self.hashes, &self.tokens, lock_ms]
     }
 }

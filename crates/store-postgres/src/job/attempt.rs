@@ -143,10 +143,10 @@ impl Call<'_> {
         let results = results.iter().any(Option::is_some).then_some(results);
         let drops = self.jobs.completed == CompletedJobs::Drop;
         let jobs: Vec<JobId> = plain.iter().map(|nth| reports[*nth].attempt.job_id).collect();
-        let sql = self.sql(&within(self.lock_ms(), "job_complete_batch($1, $2, $3, $4, $5, $6)"));
-        let namespace = self.namespace();
+        let (core, namespace) = (self.core, self.namespace());
         let told: Vec<(Option<Uuid128>, bool)> = self
-            .run_past_fences(ResendPolicy::Safe, FencedAction::Jobs(&jobs), async |client| {
+            .run_past_fences(ResendPolicy::Safe, FencedAction::Jobs(&jobs), async |client, lock_ms| {
+                let sql = core.sql(&within(lock_ms, "job_complete_batch($1, $2, $3, $4, $5, $6)"));
                 let asked: [&dyn Parameter; 6] =
                     [&namespace, &proofs.ids, &proofs.hashes, &proofs.tokens, &results, &drops];
                 query(client, &sql, &asked).await

@@ -82,10 +82,11 @@ impl Call<'_> {
         act: impl Fn(&mut Replay) -> T,
     ) -> Result<T, StoreError> {
         loop {
-            let (core, lock_ms) = (self.core, self.lock_ms().min(LOCK_MS));
+            let core = self.core;
             let wanted = FencedAction::Jobs(&about.jobs);
             let decided = self
-                .run_past_fences(repeat, wanted, async |client| {
+                .run_past_fences(repeat, wanted, async |client, lock_ms| {
+                    let lock_ms = lock_ms.min(LOCK_MS);
                     let transaction = client.transaction().await?;
                     match decide_in(core, transaction, about, lock_ms, None, &act).await {
                         Err(error) if error.code() == Some(&SqlState::UNIQUE_VIOLATION) => {

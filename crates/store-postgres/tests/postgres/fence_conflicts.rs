@@ -93,9 +93,11 @@ fn whoever_calls_off_what_has_run_out_under_a_fence_does_not_keep_its_holder_fro
 fn whoever_is_kept_from_forcing_something_is_told_by_which_transaction() {
     let (fixture, work, [other]) = fenced();
     let (store, calls) = (fixture.test_store.store(), Calls(fixture.test_store.schema));
+    // It is connected: what it has of patience is for what follows.
+    block_on(store.status(&call())).unwrap();
     other.value(&calls.acquire("reports/daily", 1, "A"));
     work.value(&calls.fence("reports/daily", 1));
-    let impatient = call().with_timeout_ms(600);
+    let impatient = call().with_timeout_ms(1_500);
     let names = |said: Result<(), StoreError>, what: &str| {
         let by = format!("{what} has a fence on it: the transaction of backend {} has been open", work.pid);
         let why = unavailable(said);

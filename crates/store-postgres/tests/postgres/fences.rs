@@ -58,7 +58,7 @@ fn while_a_fenced_transaction_is_open_its_holder_renews_and_nobody_else_is_grant
     let any = AcquireLeaseRequest { any_of: vec![key("k"), key("free")], ..lease_request("k", 5, "B") };
     assert_eq!(store.take(any).key.as_str(), "free");
     // Force waits within its time, and then says for whom.
-    let why = unavailable(block_on(store.revoke(&call().with_timeout_ms(400), revoke_key("k"))));
+    let why = unavailable(block_on(store.revoke(&call().with_timeout_ms(1_500), revoke_key("k"))));
     assert!(why.contains(&format!("backend {}", user.pid)) && why.contains("k has a fence"), "{why}");
     user.value("CREATE TEMPORARY TABLE written (what text); INSERT INTO written VALUES ('business')");
     user.value("COMMIT");

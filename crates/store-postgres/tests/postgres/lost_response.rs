@@ -160,7 +160,7 @@ fn a_waiter_that_cannot_be_reached_does_not_say_that_nothing_was_done() {
     admin.run(&calls.acquire("k", 1, "A"));
     let request = AcquireLeaseRequest { wait_ms: 10_000, ..lease_request("k", 2, "B") };
     let answer = thread::scope(|scope| {
-        let waiting = scope.spawn(|| block_on(store.acquire(&call().with_timeout_ms(500), request)));
+        let waiting = scope.spawn(|| block_on(store.acquire(&call().with_timeout_ms(2_000), request)));
         // It stands in line, has looked, and asks nothing.
         let in_line = format!(
             "SELECT count(*) FROM pg_stat_activity WHERE query LIKE '%\"{schema}\".lease_look%' AND state = 'idle'"

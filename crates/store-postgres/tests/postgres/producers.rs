@@ -85,13 +85,15 @@ fn who_uses_a_unique_key_of_an_open_transaction_waits_for_a_bounded_time() {
 fn a_handle_waits_for_no_open_transaction_beyond_its_patience_and_leaves_nothing_waiting() {
     let (fixture, [first]) = JobRaceFixture::with_sessions();
     let store = fixture.test_store.store();
+    // It is connected: what it has of patience is for what follows.
+    block_on(store.status(&call())).unwrap();
     first.value("BEGIN");
     first.value(&enqueue("new", None));
     first.value(&enqueue("q", Some("k")));
     let job = |queue: &str, nth: u8| new_job(JobId::from_bytes([nth; 16]), queue, "1");
     let with_key = NewJob { unique: unique("k", 60_000), ..job("q", 8) };
     for (job, what) in [(job("new", 7), "queue new"), (with_key, "the unique key k")] {
-        let impatient = call().with_timeout_ms(600);
+        let impatient = call().with_timeout_ms(1_500);
         let why = unavailable(block_on(store.jobs().unwrap().enqueue(&impatient, vec![job])));
         assert!(why.contains(what) && why.contains(&format!("backend {}", first.pid)), "{why}");
         until("no backend waits for what is not wanted any more", || waiting(&fixture) == "0");

@@ -125,7 +125,7 @@ impl Call<'_> {
             .map(|fence| fence.says()))
     }
 
-    /// Sends something until it is answered or the timeout ends; each attempt gets for how long it may wait for locks. If a fence on
+    /// Sends something until it is answered or the timeout ends; each attempt learns how long it may wait for locks. If a fence on
     /// what it wants was in the way to the end, the error says whose.
     pub(super) async fn run_past_fences<T>(
         &mut self,

@@ -235,7 +235,7 @@ pub(super) fn no_namespace_pushes_out_the_events_of_another(g: &Fixture) {
     let push = || push_count(EVENTS_KEPT + BATCH_MAX);
     if g.has(TestCapability::Restarts) {
         push_count(EVENTS_KEPT - 500);
-        // The next one begins with a full history, and ends before anybody has read it.
+        // The next owner begins with a full history, and ends before a request has read it.
         g.test_store.restart();
         push_count(900);
         g.test_store.restart();

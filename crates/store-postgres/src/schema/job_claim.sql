@@ -64,6 +64,7 @@ LANGUAGE plpgsql SECURITY DEFINER SET search_path FROM CURRENT AS $$
 DECLARE
     c_bytes_max CONSTANT bigint := 8388608; -- beyond the first job
     c_stride    CONSTANT bigint := 1048576;
+    v_again   boolean;    -- an earlier sending has claimed jobs
     v_now     bigint;
     v_low     bigint := job_due_low(now_ms());
     v_back    bigint[];   -- by lane: those that came back are above this
@@ -107,11 +108,14 @@ BEGIN
     LOCK TABLE job_running IN ROW EXCLUSIVE MODE;
     -- The same claim sent twice waits for itself.
     PERFORM pg_advisory_xact_lock(hashtextextended(p_hash::text, 7461));
-    -- Noted before they are returned, for from then on they are not only the earlier sending's to return. One that is being returned to its
-    -- queue is waited for, and claimed anew. And no remaining time is longer than a ttl, however the clock was set.
-    UPDATE job_running r
-        SET taken_up = true, deadline_ms = least(r.deadline_ms, now_ms() + r.ttl_ms)
-        WHERE r.hash = p_hash AND r.deadline_ms > now_ms() AND (NOT r.taken_up OR r.deadline_ms > now_ms() + r.ttl_ms);
+    v_again := EXISTS (SELECT FROM job_running r WHERE r.hash = p_hash);
+    IF v_again THEN
+        -- Noted before they are returned, for from then on they are not only the earlier sending's to return. One that is being returned to
+        -- its queue is waited for, and claimed anew. And no remaining time is longer than a ttl, however the clock was set.
+        UPDATE job_running r
+            SET taken_up = true, deadline_ms = least(r.deadline_ms, now_ms() + r.ttl_ms)
+            WHERE r.hash = p_hash AND r.deadline_ms > now_ms() AND (NOT r.taken_up OR r.deadline_ms > now_ms() + r.ttl_ms);
+    END IF;
     v_now := now_ms();
     SELECT greatest(coalesce((SELECT c.until_ms FROM namespace_closed c WHERE c.namespace = p_namespace), o.closed_until_ms) - v_now, 0),
         NOT EXISTS (SELECT FROM namespace_ttl t WHERE t.namespace = p_namespace AND t.ttl_ms >= p_ttl_ms)
@@ -128,29 +132,31 @@ BEGIN
     IF v_closed > 0 THEN
         RETURN;
     END IF;
-    RETURN QUERY
-        SELECT r.id, r.token, array_position(p_queues, q.name), r.lane, r.arrival, l.priority, b.kind, b.payload,
-            coalesce(p.attempts, 0) + 1, r.deadline_ms - v_now, b.terms, b.extra, false,
-            coalesce(p.failures, 0), coalesce(p.crashes, 0),
-            (SELECT n.bytes FROM job_note n WHERE n.arrival = r.arrival AND n.what = 0),
-            (SELECT jsonb_agg(e.effect) FROM job_effect e WHERE e.arrival = r.arrival)
-        FROM job_running r
-        CROSS JOIN LATERAL (SELECT o.* FROM job_body o WHERE o.arrival = r.arrival OFFSET 0) b
-        JOIN job_lane l ON l.lane = r.lane
-        JOIN job_queue q ON q.number = l.queue AND q.namespace = p_namespace
-        LEFT JOIN job_past p ON p.arrival = r.arrival
-        WHERE r.hash = p_hash AND r.deadline_ms > v_now
-        ORDER BY r.token;
-    IF found THEN
-        queue := 1;
-        RETURN NEXT;
-        -- It may wait again when an earlier sending was just served: no claim is to wait behind it.
-        IF p_sending IS NOT NULL THEN
-            DELETE FROM job_waiter w WHERE w.namespace = p_namespace AND w.queue = ANY(p_queues) AND w.hash = p_hash;
-            queue := 2;
+    IF v_again THEN
+        RETURN QUERY
+            SELECT r.id, r.token, array_position(p_queues, q.name), r.lane, r.arrival, l.priority, b.kind, b.payload,
+                coalesce(p.attempts, 0) + 1, r.deadline_ms - v_now, b.terms, b.extra, false,
+                coalesce(p.failures, 0), coalesce(p.crashes, 0),
+                (SELECT n.bytes FROM job_note n WHERE n.arrival = r.arrival AND n.what = 0),
+                (SELECT jsonb_agg(e.effect) FROM job_effect e WHERE e.arrival = r.arrival)
+            FROM job_running r
+            CROSS JOIN LATERAL (SELECT o.* FROM job_body o WHERE o.arrival = r.arrival OFFSET 0) b
+            JOIN job_lane l ON l.lane = r.lane
+            JOIN job_queue q ON q.number = l.queue AND q.namespace = p_namespace
+            LEFT JOIN job_past p ON p.arrival = r.arrival
+            WHERE r.hash = p_hash AND r.deadline_ms > v_now
+            ORDER BY r.token;
+        IF found THEN
+            queue := 1;
             RETURN NEXT;
+            -- It may wait again when an earlier sending was just served: no claim is to wait behind it.
+            IF p_sending IS NOT NULL THEN
+                DELETE FROM job_waiter w WHERE w.namespace = p_namespace AND w.queue = ANY(p_queues) AND w.hash = p_hash;
+                queue := 2;
+                RETURN NEXT;
+            END IF;
+            RETURN;
         END IF;
-        RETURN;
     END IF;
     IF p_ttl_ms > v_longest THEN
         queue := -5;
@@ -165,13 +171,10 @@ BEGIN
         RETURN NEXT;
         RETURN;
     END IF;
-    SELECT array_agg(s.nth ORDER BY s.nth, s.priority DESC) FILTER (WHERE NOT s.behind),
-        array_agg(s.lane ORDER BY s.nth, s.priority DESC) FILTER (WHERE NOT s.behind),
-        array_agg(s.priority ORDER BY s.nth, s.priority DESC) FILTER (WHERE NOT s.behind),
-        array_agg(s.head ORDER BY s.nth, s.priority DESC) FILTER (WHERE NOT s.behind),
-        array_agg(s.back_low ORDER BY s.nth, s.priority DESC) FILTER (WHERE NOT s.behind),
-        array_agg(s.lane) FILTER (WHERE s.behind),
-        array_agg(least(p_limit, s.left_over) ORDER BY s.nth, s.priority DESC) FILTER (WHERE NOT s.behind)
+    SELECT array_agg(s.nth) FILTER (WHERE NOT s.behind), array_agg(s.lane) FILTER (WHERE NOT s.behind),
+        array_agg(s.priority) FILTER (WHERE NOT s.behind), array_agg(s.head) FILTER (WHERE NOT s.behind),
+        array_agg(s.back_low) FILTER (WHERE NOT s.behind), array_agg(s.lane) FILTER (WHERE s.behind),
+        array_agg(least(p_limit, s.left_over)) FILTER (WHERE NOT s.behind)
         INTO v_nth, v_lane, v_rank, v_head, v_back, v_behind, v_leave
         FROM (
             SELECT n.nth::integer, l.lane, l.priority, coalesce(h.head, 0) AS head,
@@ -180,7 +183,7 @@ BEGIN
             JOIN job_queue q ON q.namespace = p_namespace AND q.name = n.name AND q.mode <> 1
             CROSS JOIN LATERAL (
                 -- How much of this queue those before us in its line leave.
-                SELECT CASE WHEN p_pushes OR a.wants IS NULL THEN p_limit ELSE job_on_offer(q.number) - a.wants END AS left_over
+                SELECT CASE WHEN p_pushes OR a.wants IS NULL THEN p_limit ELSE job_on_offer(q.number, a.wants + p_limit) - a.wants END AS left_over
                 FROM (
                     SELECT sum(s.wants) AS wants FROM (
                         SELECT w.wants FROM job_waiter w
@@ -191,14 +194,17 @@ BEGIN
                 OFFSET 0) o
             JOIN job_lane l ON l.queue = q.number
             LEFT JOIN unnest(p_lanes, p_heads) AS h(lane, head) ON h.lane = l.lane
+            ORDER BY n.nth, l.priority DESC
         ) s;
-    IF v_behind IS NOT NULL AND EXISTS (
-        SELECT FROM unnest(v_behind) AS n(lane) CROSS JOIN LATERAL (
-            (SELECT FROM job_ready r WHERE r.lane = n.lane ORDER BY r.arrival LIMIT 1)
-            UNION ALL
-            (SELECT FROM job_scheduled s WHERE s.lane = n.lane AND s.due_ms > v_low AND s.due_ms <= v_now ORDER BY s.due_ms LIMIT 1)) s) THEN
-        queue := -4;
-        RETURN NEXT;
+    IF v_behind IS NOT NULL THEN
+        IF EXISTS (
+            SELECT FROM unnest(v_behind) AS n(lane) CROSS JOIN LATERAL (
+                (SELECT FROM job_ready r WHERE r.lane = n.lane ORDER BY r.arrival LIMIT 1)
+                UNION ALL
+                (SELECT FROM job_scheduled s WHERE s.lane = n.lane AND s.due_ms > v_low AND s.due_ms <= v_now ORDER BY s.due_ms LIMIT 1)) s) THEN
+            queue := -4;
+            RETURN NEXT;
+        END IF;
     END IF;
     IF v_lane IS NULL THEN
         RETURN;

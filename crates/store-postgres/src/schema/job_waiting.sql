@@ -13,19 +13,23 @@ BEGIN
         WHERE t.part = 'due jobs' AND t.low < p_now AND t.at > clock_timestamp() - interval '1 minute'), -9223372036854775808);
 END $$;
 
--- How many jobs of a queue are ready, up to a bound. Those that are about to be claimed count too: the claim that takes them still waits.
-CREATE OR REPLACE FUNCTION job_on_offer(p_queue integer) RETURNS bigint
-LANGUAGE sql STABLE AS $$
-    SELECT count(*) FROM (
+-- How many jobs of a queue are ready: `p_most` and 10 000 at most are counted. Those that are about to be claimed count too: the claim that
+-- takes them still waits. (A claim that runs while schema 39 replaces what it calls names no bound.)
+CREATE OR REPLACE FUNCTION job_on_offer(p_queue integer, p_most bigint DEFAULT 256) RETURNS bigint
+LANGUAGE plpgsql STABLE SET search_path FROM CURRENT AS $$
+DECLARE
+    c_most CONSTANT bigint := greatest(least(p_most, 10000), 0);
+BEGIN
+    RETURN (SELECT count(*) FROM (
         SELECT FROM job_lane l
         LEFT JOIN LATERAL (SELECT o.head, o.back_low FROM job_head o WHERE o.lane = l.lane OFFSET 0) h ON true
         CROSS JOIN LATERAL (
-            (SELECT FROM job_ready o WHERE o.lane = l.lane AND o.arrival > coalesce(h.head, 0) ORDER BY o.arrival LIMIT 256)
+            (SELECT FROM job_ready o WHERE o.lane = l.lane AND o.arrival > coalesce(h.head, 0) ORDER BY o.arrival LIMIT c_most)
             UNION ALL
             (SELECT FROM job_ready o WHERE o.lane = l.lane AND o.back AND o.arrival > h.back_low AND o.arrival <= h.head
-                ORDER BY o.arrival LIMIT 256)) r
-        WHERE l.queue = p_queue LIMIT 256) s
-$$;
+                ORDER BY o.arrival LIMIT c_most)) r
+        WHERE l.queue = p_queue LIMIT c_most) s);
+END $$;
 
 -- Notifies the claims that wait in these queues and for which there is a job, once all before them have had what they want: they take them
 -- side by side. Where no claim waits, as nearly always while there is work, nothing is sent.
@@ -34,21 +38,23 @@ LANGUAGE plpgsql SECURITY DEFINER SET search_path FROM CURRENT AS $$
 BEGIN
     IF EXISTS (SELECT FROM job_waiter w WHERE w.namespace = p_namespace AND w.queue = ANY(p_queues)) THEN
         PERFORM tell('line/' || f.hash) FROM (
-            SELECT DISTINCT w.hash FROM job_queue q CROSS JOIN LATERAL (
-                SELECT job_on_offer(q.number) AS many, EXISTS (
+            SELECT DISTINCT s.hash FROM job_queue q CROSS JOIN LATERAL (
+                SELECT array_agg(n.hash) AS hashes, array_agg(n.ahead) AS aheads, coalesce(max(n.ahead) + 1, 0) AS most FROM (
+                    SELECT o.hash,
+                        coalesce(sum(o.wants) OVER (ORDER BY o.since_ms, o.place ROWS BETWEEN UNBOUNDED PRECEDING AND 1 PRECEDING), 0) AS ahead
+                    FROM job_waiter o
+                    WHERE o.namespace = p_namespace AND o.queue = q.name AND o.beat > clock_timestamp() - interval '5 seconds'
+                        AND o.until_ms > now_ms()
+                    ORDER BY o.since_ms, o.place LIMIT 64) n
+                OFFSET 0) w CROSS JOIN LATERAL (
+                SELECT job_on_offer(q.number, w.most) AS many, EXISTS (
                     SELECT FROM job_lane l CROSS JOIN LATERAL (
                         SELECT FROM job_scheduled o WHERE o.lane = l.lane AND o.due_ms > (SELECT job_due_low(now_ms()))
                             AND o.due_ms <= (SELECT now_ms()) ORDER BY o.due_ms LIMIT 1) s
                     WHERE l.queue = q.number) AS due
-                OFFSET 0) offer CROSS JOIN LATERAL (
-                SELECT o.hash, coalesce(sum(o.wants) OVER (ORDER BY o.since_ms, o.place ROWS BETWEEN UNBOUNDED PRECEDING AND 1 PRECEDING), 0)
-                    AS ahead
-                FROM job_waiter o
-                WHERE o.namespace = p_namespace AND o.queue = q.name AND o.beat > clock_timestamp() - interval '5 seconds'
-                    AND o.until_ms > now_ms()
-                ORDER BY o.since_ms, o.place LIMIT 64) w
+                OFFSET 0) offer CROSS JOIN LATERAL unnest(w.hashes, w.aheads) AS s(hash, ahead)
             WHERE q.namespace = p_namespace AND q.name = ANY(p_queues) AND q.mode <> 1
-                AND (w.ahead < offer.many OR w.ahead = 0 AND offer.due)) f;
+                AND (s.ahead < offer.many OR s.ahead = 0 AND offer.due)) f;
     END IF;
 END $$;
 

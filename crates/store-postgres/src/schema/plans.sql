@@ -13,8 +13,8 @@ DECLARE
         'role_named(text)}';
     -- Left to choose, PostgreSQL compares a plan for the ten jobs that it assumes with one for the one that is asked about, and plans anew
     -- in every call. These find their rows one by one whatever is asked, and are planned once. Not so what reads many up to a bound: there
-    -- the best plan depends on the bound.
-    c_planned_once CONSTANT text[] := '{job_stir, job_tell_end, job_enqueue_batch, job_claim, job_renew, job_complete_batch, job_lock, '
+    -- the best plan depends on the bound. (`job_on_offer` reads an index in its order, whatever the bound is.)
+    c_planned_once CONSTANT text[] := '{job_stir, job_on_offer, job_tell_end, job_enqueue_batch, job_claim, job_renew, job_complete_batch, job_lock, '
         'job_rows, job_list, job_places, job_state, lease_acquire, lease_look, lease_leave, lease_renew, lease_renew_checked, lease_release, lease_get, fence, fence_job, '
         'raise_mark, fence_resource}';
     ours record;

@@ -51,6 +51,36 @@ fn those_in_line_take_side_by_side_what_those_before_them_leave() {
     assert_eq!(take(&first, "first", &one, 1), "1");
 }
 
+/// Up to 10 000 jobs that those in line want: where there is enough for all of them, no claim joins them.
+#[test]
+fn where_there_is_more_than_those_in_line_want_a_newcomer_takes_the_rest_at_once() {
+    let (_fixture, [worker, newcomer, other]) = JobRaceFixture::with_sessions();
+    worker.value("SELECT count(enqueue_job('q', 'work', to_jsonb(n))) FROM generate_series(1, 1149) AS n");
+    for who in ["one", "two", "three"] {
+        worker.value(&line_up(who, 350));
+    }
+    let claim = |session: &Session, who: &str, wants: u32| {
+        let sql = format!(
+            "SELECT count(id) || '|' || min(queue) FILTER (WHERE id IS NULL) FROM job_claim('default', ARRAY['q'], ARRAY[1], ARRAY[0]::bigint[],
+                 {wants}, {}, '{who}', 30000, NULL, NULL, NULL, false)",
+            hash(who)
+        );
+        session.value(&sql)
+    };
+    assert_eq!(claim(&newcomer, "newcomer", 60), "60|0", "1 150 jobs, of which 1 050 are wanted");
+    assert_eq!(claim(&newcomer, "second", 60), "40|0", "what those in line leave");
+    assert_eq!(claim(&newcomer, "third", 60), "0|-4", "they leave nothing");
+    // All of them are notified, for there is enough for each.
+    worker.value("CREATE TABLE told (topic text)");
+    worker.value(
+        "CREATE OR REPLACE FUNCTION tell(topic text) RETURNS void LANGUAGE sql SET search_path FROM CURRENT AS $$
+             INSERT INTO told VALUES (topic)
+         $$",
+    );
+    other.value("SELECT job_stir('default', ARRAY['q'])");
+    assert_eq!(worker.value("SELECT count(*) FROM told"), "3");
+}
+
 #[test]
 fn whoever_enqueues_learns_that_somebody_is_to_be_told_after_the_commit() {
     let (_fixture, [worker, clerk]) = JobRaceFixture::with_sessions();

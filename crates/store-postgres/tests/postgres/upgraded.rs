@@ -125,7 +125,8 @@ fn a_schema_of_an_earlier_version_gets_what_is_new() {
             "jobs are enqueued by documents",
             "background work is elected",
             "jobs are counted",
-            "counts name an event"
+            "counts name an event",
+            "many jobs on offer"
         ]
     );
     assert_same(&old, &new);

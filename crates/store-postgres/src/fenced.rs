@@ -125,8 +125,7 @@ impl Call<'_> {
             .map(|fence| fence.says()))
     }
 
-    /// Sends something until it is answered or the timeout ends; each attempt learns how long it may wait for locks. If a fence on
-    /// what it wants was in the way to the end, the error says whose.
+    /// As [`Call::run`]; and if a fence on what it wants was in the way to the end, the error says whose.
     pub(super) async fn run_past_fences<T>(
         &mut self,
         repeat: ResendPolicy,
@@ -134,9 +133,7 @@ impl Call<'_> {
         work: impl AsyncFn(&mut Client, i64) -> Result<T, tokio_postgres::Error>,
     ) -> Result<T, StoreError> {
         loop {
-            // Of the time that is left: with that of the first attempt, the last would not be answered in time.
-            let lock_ms = self.lock_ms();
-            match self.send(async |client| work(client, lock_ms).await).await {
+            match self.send(async |client| work(client, self.lock_ms()).await).await {
                 Ok(answer) => return Ok(answer),
                 Err(StatementError::Locked(why)) => {
                     let why = self.in_the_way(wanted).await?.unwrap_or(why);

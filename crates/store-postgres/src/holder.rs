@@ -10,7 +10,7 @@ use super::ResendPolicy;
 use super::fenced::FencedAction;
 use super::pool::PoolLane;
 use super::response::{RefusalRow, RenewalRow, completed, unanswered, yield_request};
-use super::statement::{Call, Parameter, query_one};
+use super::statement::{Call, Parameter, query, query_one};
 use super::value::{from_sql, to_sql};
 
 impl Call<'_> {
@@ -21,11 +21,14 @@ impl Call<'_> {
     ) -> Result<Vec<Result<LeaseRenewal, Refusal>>, StoreError> {
         let mut answers: Vec<Option<Result<LeaseRenewal, Refusal>>> = vec![None; holds.len()];
         self.lane = PoolLane::Renewals;
-        let sql = "SELECT * FROM fencehold.lease_renew($1, $2, $3, $4, $5)";
+        let sql = self.sql("SELECT * FROM fencehold.lease_renew($1, $2, $3, $4, $5)");
         let asked = HoldColumns::of(self, holds);
         let before_ms = self.clock.now().store_ms;
-        let lock_ms = self.lock_ms();
-        let rows: Vec<RenewedRow> = self.rows(sql, &asked.parameters(&lock_ms)).await?;
+        let rows: Vec<RenewedRow> = self
+            .run(ResendPolicy::Safe, async |client, lock_ms| {
+                query(client, &sql, &asked.parameters(&lock_ms)).await
+            })
+            .await?;
         // What is renewed is renewed, whatever comes after.
         self.budget.outcome_unknown |= rows.iter().any(|(nth, ..)| *nth > 0);
         if let Some((.., at_ms)) = rows.first() {

@@ -96,9 +96,9 @@ impl Call<'_> {
     pub(super) async fn set_schedule(&mut self, spec: ScheduleSpec) -> Result<JobResponse, StoreError> {
         let (about, namespace, name) = (self.scope([]), self.namespace(), spec.name.as_str());
         let ask = JobRequest::SetSchedule(Box::new(spec.clone()));
-        let (core, lock_ms) = (self.core, self.lock_ms());
+        let core = self.core;
         let decided = self
-            .run(ResendPolicy::Safe, async |client| {
+            .run(ResendPolicy::Safe, async |client, lock_ms| {
                 let transaction = client.transaction().await?;
                 let sql = core.sql(&locking("job_schedule_hold($1, $2)"));
                 let rows: Vec<(Option<String>, i64)> =

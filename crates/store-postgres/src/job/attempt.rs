@@ -26,9 +26,13 @@ impl Call<'_> {
         let proofs = AttemptColumns::of(attempts.iter());
         self.lane = PoolLane::Renewals;
         let before_ms = self.clock.now().store_ms;
-        let sql = within(self.lock_ms(), "job_renew($1, $2, $3, $4)");
+        let core = self.core;
         let asked: [&dyn Parameter; 4] = [&self.namespace(), &proofs.ids, &proofs.hashes, &proofs.tokens];
-        let kept: Vec<(i64, i64)> = self.rows(&sql, &asked).await?;
+        let kept: Vec<(i64, i64)> = self
+            .run(ResendPolicy::Safe, async |client, lock_ms| {
+                query(client, &core.sql(&within(lock_ms, "job_renew($1, $2, $3, $4)")), &asked).await
+            })
+            .await?;
         let mut kept: HashMap<i64, i64> = kept.into_iter().collect();
         let at_ms = kept.remove(&0);
         // What is renewed is renewed, whatever comes after.

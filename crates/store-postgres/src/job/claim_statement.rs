@@ -121,7 +121,7 @@ impl Call<'_> {
         };
         let sent_ms = self.clock.now().store_ms;
         let rows = self
-            .run(ResendPolicy::Safe, async |client| {
+            .run(ResendPolicy::Safe, async |client, _| {
                 let sql = core.sql(
                     "SELECT * FROM fencehold.job_claim($1, $2, $3, $4, $5, $6, $7, $8, $9, $10, $11, $12)",
                 );

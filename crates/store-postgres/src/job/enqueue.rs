@@ -64,10 +64,10 @@ impl Call<'_> {
 
     /// Makes those that are new, and says which those are: their numbers, from 1.
     async fn make_jobs(&mut self, batch: &JobColumns<'_>) -> Result<Vec<(i64,)>, StoreError> {
-        let lock_ms = self.lock_ms().min(LOCK_MS);
-        let sql =
-            self.sql(&within(lock_ms, "job_enqueue_batch($1,$2,$3,$4,$5,$6,$7,$8,$9,$10,$11,$12,$13,$14)"));
         loop {
+            let lock_ms = self.lock_ms().min(LOCK_MS);
+            let call = "job_enqueue_batch($1,$2,$3,$4,$5,$6,$7,$8,$9,$10,$11,$12,$13,$14)";
+            let sql = self.sql(&within(lock_ms, call));
             let made = self
                 .send(async |client| {
                     match query(client, &sql, &batch.parameters(&self.namespace())).await {

@@ -112,7 +112,7 @@ impl Call<'_> {
     async fn expire(&mut self) -> Result<usize, StoreError> {
         let (core, before_ms) = (self.core, self.clock.now().store_ms);
         let decided = self
-            .run(ResendPolicy::Safe, async |client| {
+            .run(ResendPolicy::Safe, async |client, _| {
                 let transaction = client.transaction().await?;
                 let sql = core.sql(&locking("job_run_out($1)"));
                 let rows: Vec<(Uuid128, i64)> = query(&transaction, &sql, &[&STEP]).await?;
@@ -159,7 +159,7 @@ impl Call<'_> {
     /// Fires what is due, one by one: what stands in the way of one must not keep the others from it.
     async fn fire_schedules(&mut self) -> Result<usize, StoreError> {
         let core = self.core;
-        self.run(ResendPolicy::Safe, async |client| {
+        self.run(ResendPolicy::Safe, async |client, _| {
             let mut transaction = client.transaction().await?;
             let sql = core.sql(&locking("job_schedules_due($1)"));
             let due: Vec<(String,)> = query(&transaction, &sql, &[&FIRE_MAX]).await?;

@@ -48,9 +48,9 @@ impl Call<'_> {
     async fn hand_back(&mut self, given: &[(JobId, AttemptProof)]) -> Result<(), StoreError> {
         let ids: Vec<Uuid128> = given.iter().map(|(id, _)| (*id).into()).collect();
         let tokens: Vec<i64> = given.iter().map(|(_, by)| to_sql(by.token.get())).collect();
-        let (core, namespace, lock_ms) = (self.core, &self.about.namespace, self.lock_ms());
+        let (core, namespace) = (self.core, &self.about.namespace);
         let decided = self
-            .run(ResendPolicy::Safe, async |client| {
+            .run(ResendPolicy::Safe, async |client, lock_ms| {
                 let transaction = client.transaction().await?;
                 let sql = core.sql("SELECT * FROM fencehold.job_unheard($1, $2)");
                 let unheard: Vec<(Uuid128,)> = query(&transaction, &sql, &[&ids, &tokens]).await?;

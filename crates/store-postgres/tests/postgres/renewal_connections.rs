@@ -4,7 +4,7 @@
 use std::thread;
 
 use fencehold_contract::job::ClaimJobsRequest;
-use fencehold_test_servers::calls::{OneByOne as _, call, key, lease_request};
+use fencehold_test_servers::calls::{OneByOne as _, call, key, lease_request, unavailable};
 use fencehold_test_store::{TestStore as _, block_on};
 
 use crate::job_races::{A, B, JobRaceFixture};
@@ -84,4 +84,21 @@ fn a_claim_keeps_its_place_in_line_while_all_connections_for_calls_are_in_use() 
         fixture.watch.run("SELECT fencehold.enqueue_job('q', 'work', '2')");
         assert_eq!(waiting.join().unwrap().jobs.len(), 1);
     });
+}
+
+/// The last attempt, too, waits for locks no longer than the time that is left: so it is answered, and says why nothing was renewed.
+#[test]
+fn renewals_behind_a_lock_learn_that_it_was_in_the_way() {
+    let (fixture, [other]) = JobRaceFixture::with_sessions();
+    let store = fixture.test_store.store();
+    let lease = store.take(lease_request("k", 1, "A"));
+    let jobs = store.jobs().unwrap();
+    block_on(jobs.claim(&call(), request(A))).unwrap();
+    other.value("BEGIN");
+    other.value("SELECT FROM lease_hold, job_running FOR UPDATE");
+    let soon = || call().with_timeout_ms(3_000);
+    let why = unavailable(block_on(store.renew(&soon(), vec![lease])));
+    assert!(why.contains("55P03"), "{why}");
+    let why = unavailable(block_on(jobs.renew_attempts(&soon(), vec![attempt(A, 1)])));
+    assert!(why.contains("55P03"), "{why}");
 }

@@ -21,6 +21,8 @@ use super::{PostgresInner, migrate};
 
 /// P4: what has run out is noted at most a second later.
 const SWEEP_EVERY_MS: u64 = 900;
+/// From when on a handle does any of this. One that is closed before, as that of a short command, makes no connections for it.
+const BEGINS_AFTER: Duration = Duration::from_millis(250);
 /// How many rows one sweep takes, so that it never holds up others for long.
 const SWEEP_MAX: i32 = 500;
 /// How often a handle with a waiter says that it is alive. It is believed for 15 s.
@@ -118,8 +120,12 @@ async fn heard(listener: Option<&TopicListener>) {
 }
 
 impl PostgresInner {
-    /// For as long as the handle is open.
+    /// For as long as the handle is open, soon after its first call.
     pub(super) async fn keep_up(self: Rc<Self>) {
+        tokio::select! {
+            () = self.upkeep.asked.notified() => {}
+            () = sleep(BEGINS_AFTER) => {}
+        }
         let mut listener: Option<TopicListener> = None;
         loop {
             let mut call = self.own_call(TIMEOUT_MS);

@@ -28,6 +28,11 @@ impl JobLives {
 }
 
 impl LoadClient for JobLives {
+    /// A life that is not measured: connections are opened, and a database plans what it is asked for the first time.
+    async fn begin(&mut self) -> Result<(), Failed> {
+        self.round(&Timer::default()).await.map(drop)
+    }
+
     async fn round(&mut self, timer: &Timer) -> Result<u64, Failed> {
         let JobLives { target, queue, batch } = self;
         let (jobs, call) = (target.jobs()?, &target.call);

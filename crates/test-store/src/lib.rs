@@ -157,10 +157,11 @@ type Open = Box<dyn Fn(Arc<dyn Clock>) -> Result<Arc<dyn LeaseStore>, StoreError
 
 /// The arena of stores that take a [`Clock`]: time is moved by hand.
 pub struct ClockedTestStore {
+    /// First, so that they are dropped first: a handle that outlives the directory, which `open` keeps, makes its files anew.
+    handles: Mutex<Option<Handles>>,
     clock: ManualClock,
     open: Open,
     open_other: Option<Open>,
-    handles: Mutex<Option<Handles>>,
     restarts: bool,
 }
 

@@ -146,6 +146,7 @@ impl Suite {
             .args(self.skips.iter().flat_map(|module| ["--skip", module]))
             .current_dir(&self.package)
             .env("CARGO_MANIFEST_DIR", &self.package)
+            .env("RUST_TEST_THREADS", threads().to_string())
             .stdin(Stdio::null())
             .output();
         let (name, seconds) = (self.name(), started.elapsed().as_secs());
@@ -163,6 +164,12 @@ impl Suite {
         println!("\n--- {name}: {}, {seconds} s\n{noted}{}\n", output.status, told.join("\n"));
         Err(failures(&name, &output.status.to_string(), &said))
     }
+}
+
+/// How many tests of a program run at a time: as many as its caller wants, or three for every two cores, for many of them wait.
+fn threads() -> usize {
+    let wanted = std::env::var("RUST_TEST_THREADS").ok().and_then(|text| text.parse().ok());
+    wanted.unwrap_or_else(|| std::thread::available_parallelism().map_or(2, |cores| cores.get() * 3 / 2))
 }
 
 /// Of what a failed program said, each test that failed with the first lines of its panic.

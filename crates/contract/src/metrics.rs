@@ -248,6 +248,8 @@ impl EventCounts {
         match fact {
             EventData::LeaseAcquired { .. } => self.granted.add_one(),
             EventData::LeaseEnded { outcome: how, .. } => self.lease_ended(*how, 1),
+            // A holder that released knows that its lease is over.
+            fact if fact.is_renewal_after_release() => {}
             EventData::StaleWriteBlocked { .. } => self.stale_writes_blocked.add_one(),
             EventData::StoreRewound { .. } => self.rewound.add_one(),
             EventData::JobEnqueued { .. } => self.enqueued.add_one(),
@@ -290,6 +292,8 @@ impl EventCounts {
     /// Counts what a refusal says of a holder that came too late, or of a store that was rewound.
     pub fn count_refusal(&self, refusal: &Refusal) {
         match refusal {
+            // A repeated release is answered as the first: this is a renewal that its own release has overtaken.
+            Refusal::Lost { outcome: Some(LeaseOutcome::Released), .. } => {}
             Refusal::Lost { .. } => self.stale_writes_blocked.add_one(),
             Refusal::StoreRewound { .. } => self.rewound.add_one(),
             _ => {}

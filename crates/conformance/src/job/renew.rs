@@ -31,8 +31,10 @@ pub(super) fn many_renewals_are_answered_each_and_in_order(g: &Fixture) {
     assert_eq!(answers[2], Err(JobRefusal::Finished { state: JobState::Completed }));
 }
 
-/// R12: a heartbeat that arrives behind its holder's own word revives nothing.
+/// R12: a heartbeat that arrives behind its holder's own report revives nothing. Nor does it count as a stale write.
 pub(super) fn a_renewal_never_revives_an_attempt_that_is_over(g: &Fixture) {
+    let stale_writes = || g.counted().into_iter().map(|[.., stale]| stale).sum::<u64>();
+    let before = stale_writes();
     let handed_back = g.new_work("q", "A");
     g.say(&handed_back, Report::Release {}).expect("a live claim");
     assert_over(g.renew_work(&handed_back), &handed_back, AttemptOutcome::Released);
@@ -47,6 +49,7 @@ pub(super) fn a_renewal_never_revives_an_attempt_that_is_over(g: &Fixture) {
     g.complete(&completed).expect("a live claim");
     assert_eq!(g.renew_work(&completed), Err(JobRefusal::Finished { state: JobState::Completed }));
     assert_eq!(g.state(completed.job.id), JobState::Completed);
+    assert_eq!(stale_writes(), before);
 }
 
 /// R12: at the same moment, in whatever order they are decided.

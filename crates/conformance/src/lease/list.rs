@@ -179,6 +179,7 @@ pub(super) fn the_metrics_count_how_leases_ended(g: &Fixture) {
     let held = g.take("a", "A");
     g.release(&held).expect("a live lease");
     g.release(&held).expect("the same again is answered, and counts once");
+    assert!(g.renew(&held).is_err(), "a renewal that its own release has overtaken is no stale write");
     let late = g.take_and_run_out("x", "A");
     let next = g.take("x", "A");
     assert!(g.renew(&late).is_err(), "its time is up");

@@ -14,7 +14,9 @@ CREATE OR REPLACE FUNCTION event_kinds(p_fact jsonb) RETURNS text[] LANGUAGE sql
         WHEN p_fact ? 'lease_ended' THEN ARRAY['lease_ended/' || (p_fact->'lease_ended'->>'how')]
         WHEN p_fact ? 'job_attempt_ended' THEN ARRAY['job_attempt_ended/' || (p_fact->'job_attempt_ended'->>'how')]
             || CASE WHEN p_fact->'job_attempt_ended'->>'state' = 'quarantined' THEN '{job_quarantined}'::text[] END
-        WHEN p_fact ? 'stale_write_blocked' THEN '{stale_write_blocked}'
+        -- Not a renewal that its holder's own release has overtaken (`is_renewal_after_release` in `fencehold-core`).
+        WHEN p_fact ? 'stale_write_blocked' AND NOT p_fact->'stale_write_blocked' @> '{"attempted": "renew", "how": "released"}'
+            THEN '{stale_write_blocked}'
         WHEN p_fact ? 'job_enqueued' THEN '{job_enqueued}'
         WHEN p_fact ? 'job_claimed' THEN '{job_claimed}'
         WHEN p_fact ? 'schedule_fired' THEN '{schedule_fired}'

@@ -199,6 +199,20 @@ impl EventData {
         matches!(self, EventData::StaleWriteBlocked { action, outcome, .. } if (*action, *outcome) == (renew, released))
     }
 
+    /// The stale write that was refused, as people read it. `None`: it tells of something else.
+    pub fn stale_write_refused(&self) -> Option<String> {
+        let EventData::StaleWriteBlocked { token, current_token, action, outcome } = self else {
+            return None;
+        };
+        let action = action.name();
+        Some(if token < current_token {
+            format!("stale {action} under token {token} refused: the newest is {current_token}")
+        } else {
+            let how = outcome.map_or_else(|| "is over".to_owned(), |outcome| format!("was {outcome}"));
+            format!("late {action} under token {token} refused: its hold {how}")
+        })
+    }
+
     /// Whether it names this task or one below it.
     pub fn is_covered_by(&self, above: &Task) -> bool {
         self.task().is_some_and(|task| above.covers(task))
@@ -235,6 +249,24 @@ pub enum BlockedAction {
     RecordEffect,
     /// To write what its lease protects, past a fence.
     Write,
+}
+
+impl BlockedAction {
+    /// What was tried, as a noun.
+    pub fn name(self) -> &'static str {
+        match self {
+            BlockedAction::Renew => "renewal",
+            BlockedAction::Release | BlockedAction::ReleaseJob => "release",
+            BlockedAction::Complete => "completion",
+            BlockedAction::Fail => "report of a failure",
+            BlockedAction::Snooze => "snooze",
+            BlockedAction::Checkpoint => "checkpoint",
+            BlockedAction::Progress => "note of progress",
+            BlockedAction::BeginEffect => "intent",
+            BlockedAction::RecordEffect => "record of an effect",
+            BlockedAction::Write => "write",
+        }
+    }
 }
 
 /// What is recorded of a write that was refused outside the store, in a transaction or at a fence of the caller's own. `None`: the token

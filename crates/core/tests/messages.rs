@@ -6,7 +6,7 @@ use fencehold_core::job::{self, AttemptOutcome, JobId, JobOptions, JobState, Que
 use fencehold_core::lease::LeaseOutcome;
 use fencehold_core::ledger::{EffectState, InDoubtPolicy};
 use fencehold_core::limits::{ATTEMPT_MS_MAX, TRIES_MAX};
-use fencehold_core::{LeaseViolation, Owner, Reason, Refusal, Token};
+use fencehold_core::{BlockedAction, EventData, LeaseViolation, Owner, Reason, Refusal, Token};
 
 fn lost(how: Option<LeaseOutcome>, by: Option<&str>, reason: Option<&str>) -> Refusal {
     let by = by.map(|by| Owner::new(by).expect("a good name"));
@@ -135,4 +135,23 @@ fn queues_of_our_own_are_nobody_elses() {
 fn a_broken_invariant_is_named() {
     assert_eq!(LeaseViolation::TwoHolders.to_string(), "invariant broken: TwoHolders");
     assert_eq!(job::JobViolation::TrailMalformed.to_string(), "invariant broken: TrailMalformed");
+}
+
+#[test]
+fn a_stale_write_names_the_newest_token_and_a_late_one_how_its_hold_ended() {
+    let token = |number| Token::new(number);
+    let blocked = |current, outcome| EventData::StaleWriteBlocked {
+        token: token(14),
+        current_token: token(current),
+        action: BlockedAction::Renew,
+        outcome,
+    };
+    let said = |data: EventData| data.stale_write_refused().unwrap();
+    assert_eq!(said(blocked(15, None)), "stale renewal under token 14 refused: the newest is 15");
+    assert_eq!(
+        said(blocked(14, Some(LeaseOutcome::Released))),
+        "late renewal under token 14 refused: its hold was released"
+    );
+    assert_eq!(said(blocked(14, None)), "late renewal under token 14 refused: its hold is over");
+    assert_eq!(EventData::KeyCollected { token: token(1) }.stale_write_refused(), None);
 }

@@ -4,7 +4,7 @@
 use fencehold_contract::http::access::AuditEntry;
 use fencehold_core::job::{AttemptOutcome, JobState};
 use fencehold_core::lease::LeaseOutcome;
-use fencehold_core::{BlockedAction, EventData, Owner, Reason, Task, Token};
+use fencehold_core::{EventData, Owner, Reason, Task, Token};
 
 use crate::duration::{show_exact_ms, show_ms};
 use crate::show::{Colour, utc};
@@ -32,7 +32,7 @@ impl Sentence {
             }
             EventData::StaleWriteBlocked { token, current_token, action, outcome: how } => {
                 let how = how.map(|how| format!(" (its lease was {how})")).unwrap_or_default();
-                let late = attempt(*action);
+                let late = action.name();
                 let detail = format!("a late {late} was refused{how}; the current token is {current_token}");
                 say("stale write blocked", Some(*token), detail, Colour::Warning)
             }
@@ -125,22 +125,6 @@ impl Sentence {
 
 fn say(what: &str, token: Option<Token>, detail: impl Into<String>, colour: Colour) -> Sentence {
     Sentence { what: what.to_owned(), token: token.map(Token::get), detail: detail.into(), colour }
-}
-
-/// What a late holder tried.
-fn attempt(attempted: BlockedAction) -> &'static str {
-    match attempted {
-        BlockedAction::Renew => "renewal",
-        BlockedAction::Release | BlockedAction::ReleaseJob => "release",
-        BlockedAction::Complete => "completion",
-        BlockedAction::Fail => "report of a failure",
-        BlockedAction::Snooze => "snooze",
-        BlockedAction::Checkpoint => "checkpoint",
-        BlockedAction::Progress => "note of progress",
-        BlockedAction::BeginEffect => "intent",
-        BlockedAction::RecordEffect => "record of an effect",
-        _ => "write",
-    }
 }
 
 /// A name and a value, where there is one.

@@ -240,11 +240,8 @@ fn incidents(
         .filter(|event| event.at_ms >= since_ms)
         .filter_map(|event| {
             let (owner, class, says) = match &event.data {
-                EventData::StaleWriteBlocked { token, current_token, action, .. } => {
-                    let action = serde_json::to_value(action).unwrap_or_default();
-                    let action = action.as_str().unwrap_or("write").replace('_', " ");
-                    let says = format!("stale {action} under token {token} refused: the newest is {current_token}");
-                    (owner_of(token), "stale", says)
+                EventData::StaleWriteBlocked { token, .. } => {
+                    (owner_of(token), "stale", event.data.stale_write_refused().unwrap_or_default())
                 }
                 EventData::YieldRequested { token, contender, yield_in_ms, .. } => {
                     let within = text::duration(*yield_in_ms);

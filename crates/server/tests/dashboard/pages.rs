@@ -170,7 +170,7 @@ fn the_overview_says_whose_stale_write_was_refused_and_who_had_taken_over() {
     let taken_over = workers[1];
     assert!(taken_over.contains(r#"<span class="token">2</span></td></tr>"#), "{row}");
     let lease = browser.page("/lease?key=reports%2Fdaily");
-    assert!(lease.contains("stale renew under token 1 refused"), "{lease}");
+    assert!(lease.contains("stale renewal under token 1 refused"), "{lease}");
 }
 
 #[test]

@@ -89,12 +89,8 @@ pub(super) fn incidents(
     let since_ms = holds.values().find_map(|hold| hold.from_ms.or(hold.to_ms)).unwrap_or_default();
     let of_event = |event: &Event| {
         let (owner, says) = match &event.data {
-            EventData::StaleWriteBlocked { token, current_token, action, .. } => {
-                let action = serde_json::to_value(action).unwrap_or_default();
-                let action = action.as_str().unwrap_or("write").replace('_', " ");
-                let says =
-                    format!("stale {action} under token {token} refused: the newest is {current_token}");
-                (owner_of(token), says)
+            EventData::StaleWriteBlocked { token, .. } => {
+                (owner_of(token), event.data.stale_write_refused().unwrap_or_default())
             }
             EventData::YieldRequested { token, contender, yield_in_ms, .. } => {
                 let within = show_ms(*yield_in_ms);
@@ -246,7 +242,7 @@ mod tests {
         assert!(
             incidents[0]
                 .says
-                .contains("stale renew under token 33 refused: the newest is 34")
+                .contains("stale renewal under token 33 refused: the newest is 34")
         );
         assert_eq!(incidents[0].owner.as_ref().unwrap().as_str(), "writer-a", "whose token it was");
     }

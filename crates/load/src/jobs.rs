@@ -69,9 +69,10 @@ pub async fn enqueue(
     payload_bytes: usize,
 ) -> Result<(), Failed> {
     let kind = JobKind::new("bench")?;
+    let zeros = "0".repeat(payload_bytes);
     let job = |_| {
         let (id, nth) = target.job_id();
-        let payload = format!("{{\"nth\":\"{nth:0width$}\"}}", width = payload_bytes - 10);
+        let payload = payload(nth, &zeros);
         NewJob::new(id, queue.clone(), kind.clone(), payload)
     };
     for answer in target.jobs()?.enqueue(&target.call, (0..many).map(job).collect()).await? {
@@ -80,6 +81,31 @@ pub async fn enqueue(
     Ok(())
 }
 
+/// A payload with a number in it, as long as these zeros. It is not padded digit by digit: that would take longer than everything else that
+/// a client does here.
+fn payload(nth: u64, zeros: &str) -> String {
+    let number = nth.to_string();
+    let mut payload = String::with_capacity(zeros.len().max(number.len() + 10));
+    payload.push_str("{\"nth\":\"");
+    payload.push_str(&zeros[..zeros.len().saturating_sub(10 + number.len())]);
+    payload.push_str(&number);
+    payload.push_str("\"}");
+    payload
+}
+
 fn refused(refusal: JobRefusal) -> Failed {
     format!("refused: {refusal}").into()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_payload_is_as_long_as_was_asked_and_has_its_number() {
+        let payload = payload(42, &"0".repeat(300));
+        assert_eq!(payload.len(), 300);
+        let number = payload.strip_prefix("{\"nth\":\"").and_then(|rest| rest.strip_suffix("\"}"));
+        assert_eq!(number.map(str::parse), Some(Ok(42)));
+    }
 }

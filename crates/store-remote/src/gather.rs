@@ -26,8 +26,8 @@ use super::http_client::{HttpClient, read, write};
 const REQUESTS_MAX: usize = 2;
 /// A request that takes longer holds up those that gather no more.
 const GATHER_MAX: Duration = Duration::from_millis(50);
-/// A larger request goes alone.
-const SHARED_BYTES_MAX: usize = 16 << 10;
+/// A larger request goes alone: what it brings costs more than a request, and it would wait for its turn in the lane.
+const SHARED_BYTES_MAX: usize = 2 << 10;
 /// How large a batch becomes: far below what a server reads in one body, unless its settings say otherwise.
 const BATCH_BYTES_MAX: usize = 256 << 10;
 /// What an operation takes up in a batch besides its request.

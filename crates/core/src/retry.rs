@@ -100,13 +100,19 @@ impl RetryPolicy {
 
     /// Whether the policy makes sense; the error says what does not, and what would.
     pub fn check(&self) -> Result<(), BadInput> {
-        let (base, cap) = (show_exact_ms(self.base_delay_ms.into()), show_exact_ms(self.max_delay_ms.into()));
+        // Nearly every policy makes sense: nothing is written for those.
+        let base = || show_exact_ms(self.base_delay_ms.into());
+        let cap = || show_exact_ms(self.max_delay_ms.into());
         let problem = if self.base_delay_ms == 0 {
             "has a base of 0s; the least is 1ms".to_owned()
         } else if self.max_delay_ms < self.base_delay_ms {
-            format!("has a cap of {cap}, below its base of {base}: the base comes first, as in 1s..1h")
+            format!(
+                "has a cap of {}, below its base of {}: the base comes first, as in 1s..1h",
+                cap(),
+                base()
+            )
         } else if self.backoff == Backoff::Fixed && self.max_delay_ms != self.base_delay_ms {
-            format!("is fixed at {base} and has a cap of {cap}: a fixed delay has none")
+            format!("is fixed at {} and has a cap of {}: a fixed delay has none", base(), cap())
         } else if self.jitter_percent > 100 {
             format!("has a jitter of {}%; it takes 0% to 100%", self.jitter_percent)
         } else {

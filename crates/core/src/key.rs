@@ -1,6 +1,7 @@
 //! Names: keys, namespaces, owners, tasks and reasons, each checked once, when it is made.
 
 use crate::error::BadInput;
+use crate::job::JobId;
 use crate::limits::{KEY_BYTES_MAX, NAMESPACE_BYTES_MAX, OWNER_BYTES_MAX, REASON_BYTES_MAX, TASK_BYTES_MAX};
 
 /// Checks a text of people's making: not empty, not too long, nothing that could rewrite a terminal or a log.
@@ -114,6 +115,18 @@ text! {
     Namespace, "namespace", NAMESPACE_BYTES_MAX, simple_name
 }
 
+impl Key {
+    /// The name under which events about a job are recorded: `job/` and its id. Every change of every job has one.
+    #[doc(hidden)]
+    pub fn of_job(id: JobId) -> Self {
+        const PREFIX: &[u8; 4] = b"job/";
+        let mut name = [0; 40];
+        name[..PREFIX.len()].copy_from_slice(PREFIX);
+        name[PREFIX.len()..].copy_from_slice(&id.text());
+        Key(std::str::from_utf8(&name).unwrap_or_default().into())
+    }
+}
+
 impl Task {
     /// Whether another task is this one or below it: `run-42` covers `run-42` and `run-42/a/b`, and not `run-420`. One that ends with a
     /// slash covers only what is below it.
@@ -144,6 +157,13 @@ mod tests {
         assert_eq!(error(Key::new("a\u{7}b")), "key has a control character at byte 1");
         assert!(Key::new("k".repeat(512)).is_ok());
         assert!(Key::new("ключ/日本").is_ok());
+    }
+
+    #[test]
+    fn the_name_of_a_jobs_events_is_a_key() {
+        let id = JobId::parse("01936f3e-7c2a-7b1d-9f00-0123456789ab").unwrap();
+        assert_eq!(Key::of_job(id), Key::new(format!("job/{id}")).unwrap());
+        assert_eq!(Key::of_job(id).as_str(), "job/01936f3e-7c2a-7b1d-9f00-0123456789ab");
     }
 
     #[test]

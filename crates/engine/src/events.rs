@@ -1,12 +1,13 @@
 //! The last events, of which each namespace has its share, and those who watch for the next.
 
-use std::collections::{BTreeSet, HashMap, VecDeque};
+use std::collections::{BTreeSet, VecDeque};
 use std::sync::Arc;
 
 use fencehold_contract::operation::StoreResponse;
 use fencehold_contract::{EventPage, LeaseStats, LeaseStatsRequest, ListEventsRequest, StoreError};
 use fencehold_core::limits::{EVENTS_KEPT, WAIT_MS_MAX};
 use fencehold_core::{BadInput, Event, EventData, Key, Namespace};
+use hashbrown::HashMap;
 
 use super::persistence::{OldEvents, StoredEvents};
 use super::state::Engine;
@@ -121,11 +122,13 @@ impl Events {
 
     fn push(&mut self, event: Arc<Event>) {
         let lost_until = self.lost_until;
-        self.by_namespace
-            .entry(event.namespace.clone())
-            .or_insert_with(|| NamespaceEvents { lost_until, ..NamespaceEvents::default() })
-            .events
-            .push_back(Arc::clone(&event));
+        if let Some(story) = self.by_namespace.get_mut(&event.namespace) {
+            story.events.push_back(Arc::clone(&event));
+        } else {
+            let events = VecDeque::from([Arc::clone(&event)]);
+            let story = NamespaceEvents { events, lost_until, size: 0 };
+            self.by_namespace.insert(event.namespace.clone(), story);
+        }
         self.recent.push_back(event);
         self.kept += 1;
     }
@@ -141,8 +144,13 @@ impl Events {
             // What becomes of old ones is kept with new ones.
             return Default::default();
         }
-        for event in &new {
-            self.measure(event.namespace.clone());
+        let mut measured: Option<&Namespace> = None;
+        for Event { namespace, .. } in new.iter().map(AsRef::as_ref) {
+            // Those of a batch are mostly of one namespace.
+            if measured != Some(namespace) {
+                self.measure(namespace.clone());
+                measured = Some(namespace);
+            }
         }
         self.forget();
         self.age();

@@ -96,6 +96,20 @@ impl JobId {
         if digits.next().is_some() { Err(bad()) } else { Ok(JobId(id)) }
     }
 
+    /// The id as people write it.
+    pub(crate) fn text(self) -> [u8; 36] {
+        const DIGITS: &[u8; 16] = b"0123456789abcdef";
+        let mut text = [b'-'; 36];
+        let mut to = 0;
+        for (at, byte) in self.0.iter().enumerate() {
+            to += usize::from(matches!(at, 4 | 6 | 8 | 10));
+            text[to] = DIGITS[usize::from(byte >> 4)];
+            text[to + 1] = DIGITS[usize::from(byte & 15)];
+            to += 2;
+        }
+        text
+    }
+
     fn marked(mut self, version: u8) -> Self {
         self.0[6] = self.0[6] & 0x0f | version << 4;
         self.0[8] = self.0[8] & 0x3f | 0x80;
@@ -119,16 +133,7 @@ impl From<JobId> for uuid::Uuid {
 
 impl fmt::Display for JobId {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        const DIGITS: &[u8; 16] = b"0123456789abcdef";
-        let mut text = [b'-'; 36];
-        let mut to = 0;
-        for (at, byte) in self.0.iter().enumerate() {
-            to += usize::from(matches!(at, 4 | 6 | 8 | 10));
-            text[to] = DIGITS[usize::from(byte >> 4)];
-            text[to + 1] = DIGITS[usize::from(byte & 15)];
-            to += 2;
-        }
-        f.pad(std::str::from_utf8(&text).unwrap_or_default())
+        f.pad(std::str::from_utf8(&self.text()).unwrap_or_default())
     }
 }
 

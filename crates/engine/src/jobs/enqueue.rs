@@ -203,8 +203,7 @@ impl Step<'_> {
 
     /// The body of the job that has this id already.
     pub(super) fn job_with_id(&mut self, space: u32, id: JobId) -> ItemResult<Option<Arc<JobBody>>> {
-        // Ids are made in the order of time: one that is later than all others is new.
-        if self.jobs.last_id.is_none_or(|last| id > last) {
+        if !self.jobs.ids.may_have(id) {
             return Ok(None);
         }
         let Some(arrival) = self.find_slot(space, id).map(|slot| slot.arrival) else {
@@ -274,7 +273,7 @@ impl Engine {
         let queue = self.jobs.queues.find_or_insert(space, &job.queue);
         self.keep_queue(queue);
         self.jobs.last_arrival += 1;
-        self.jobs.last_id = self.jobs.last_id.max(Some(job.id));
+        self.jobs.ids.add(job.id);
         let arrival = self.jobs.last_arrival;
         let record = JobRecord::due(job.options, due, self.now);
         let state = record.state;

@@ -12,6 +12,7 @@ mod batch;
 mod canonical;
 mod claim;
 mod enqueue;
+mod known_ids;
 mod ledger;
 mod operation;
 mod placement;
@@ -52,8 +53,10 @@ pub use replay::{Replay, ReplayInput, ReplayJob, ReplayOutput};
 use self::batch::{JobBatch, JobSlotChange};
 use self::claim::WaitingClaims;
 use self::enqueue::UniqueJobs;
+use self::known_ids::KnownIds;
 use self::prune::Pruning;
 use self::queues::QueueTable;
+use self::report::LastHash;
 use self::schedule::ScheduleTable;
 use self::table::{JobSlot, JobTable};
 use self::wait::JobWaiters;
@@ -106,7 +109,7 @@ pub(crate) struct JobEngine {
     /// Tokens up to here may be given without keeping anything.
     ceiling: Token,
     last_arrival: u64,
-    last_id: Option<JobId>,
+    ids: KnownIds,
     /// Wall time less store time, when they were last told.
     wall_ahead_ms: i128,
     batch: JobBatch,
@@ -135,11 +138,15 @@ impl Step<'_> {
                 JobResponse::Enqueued(jobs.into_iter().map(|job| self.enqueue(space, job)).collect())
             }
             JobRequest::Renew(attempts) => {
-                let results = attempts.iter().map(|attempt| self.renew_claim(space, attempt)).collect();
+                let mut hashes = LastHash::default();
+                let renew = |attempt| self.renew_claim(space, attempt, &mut hashes);
+                let results = attempts.iter().map(renew).collect();
                 JobResponse::Renewed(RenewAttemptBatchResponse { results, waited_ms: 0 })
             }
             JobRequest::Report(reports) => {
-                JobResponse::Reported(reports.into_iter().map(|report| self.report(space, report)).collect())
+                let mut hashes = LastHash::default();
+                let report = |report| self.report(space, report, &mut hashes);
+                JobResponse::Reported(reports.into_iter().map(report).collect())
             }
             JobRequest::WriteEffects(entries) => JobResponse::WrittenEffects(
                 entries.into_iter().map(|entry| self.write_effect(space, entry)).collect(),
@@ -289,7 +296,7 @@ impl Engine {
     }
 
     fn note_job(&mut self, space: u32, id: JobId, facts: Vec<EventData>) {
-        self.note_about(space, format!("job/{id}"), facts);
+        self.note(space, &Key::of_job(id), facts);
     }
 
     /// Records facts about something that is no key, under a name of its own.

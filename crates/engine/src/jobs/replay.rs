@@ -24,6 +24,7 @@ use super::JobBatch;
 use super::archive::{
     Archive, JobBody, JobChange, JobNote, MemoryArchive, StoredJob, StoredSchedule, StoredUnique,
 };
+use super::known_ids::KnownIds;
 use super::read::{stands, view};
 use super::table::JobSlot;
 use crate::state::{Engine, ResponseBody};
@@ -98,7 +99,7 @@ impl Replay {
         engine.jobs.ceiling = Token::new(TOKEN_MAX);
         engine.jobs.last_arrival = NEW_FROM - 1;
         // Every id is looked for: which one is the latest is not known here.
-        engine.jobs.last_id = Some(JobId::from_bytes([0xff; 16]));
+        engine.jobs.ids = KnownIds::up_to(Some(JobId::from_bytes([0xff; 16])));
         let mut archive = MemoryArchive::default();
         archive.missed = Some(BTreeSet::new());
         for (namespace, name, mode) in queues {

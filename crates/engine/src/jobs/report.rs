@@ -9,6 +9,8 @@ use fencehold_core::job::{
     ReportedAttempt,
 };
 
+use fencehold_core::{HoldHash, HoldId};
+
 use super::ItemResult;
 use super::archive::{JobChange, JobNote};
 use super::canonical::same_json;
@@ -16,10 +18,15 @@ use crate::state::Engine;
 use crate::step::Step;
 
 impl Step<'_> {
-    pub(super) fn renew_claim(&mut self, space: u32, attempt: &AttemptRef) -> ItemResult<AttemptRenewal> {
+    pub(super) fn renew_claim(
+        &mut self,
+        space: u32,
+        attempt: &AttemptRef,
+        hashes: &mut LastHash,
+    ) -> ItemResult<AttemptRenewal> {
         let at = self.find_job(space, attempt.job_id)?;
         let deadline_ms = self.job(at).map_or(0, |slot| slot.deadline_ms);
-        match self.apply_to_job(at, &JobCommand::Renew(by(attempt)))? {
+        match self.apply_to_job(at, &JobCommand::Renew(hashes.proof(attempt)))? {
             JobCommandResult::Renewed(renewal) => {
                 let left_ms = deadline_ms.saturating_sub(self.now.store_ms);
                 self.measures.claim_renewed(left_ms, renewal.remaining_ms);
@@ -29,10 +36,15 @@ impl Step<'_> {
         }
     }
 
-    pub(super) fn report(&mut self, space: u32, report: AttemptReport) -> ItemResult<ReportedAttempt> {
+    pub(super) fn report(
+        &mut self,
+        space: u32,
+        report: AttemptReport,
+        hashes: &mut LastHash,
+    ) -> ItemResult<ReportedAttempt> {
         check_word(&report.report)?;
         let at = self.find_job(space, report.attempt.job_id)?;
-        let speaker = by(&report.attempt);
+        let speaker = hashes.proof(&report.attempt);
         let (command, note) = match report.report {
             Report::Complete { result } => {
                 let result = result.map(|text| (JobNote::Result, Arc::from(text.into_boxed_bytes())));
@@ -119,6 +131,22 @@ impl Engine {
         self.jobs.batch.others.push(JobChange::Note { arrival, what, bytes });
         // How far a job has come is for people; everything else is promised.
         self.batch.durable |= what != JobNote::Progress;
+    }
+}
+
+/// The hash of the hold id that was looked at last, while one request is decided: the jobs of one claim have the same.
+#[derive(Default)]
+pub(super) struct LastHash(Option<(HoldId, HoldHash)>);
+
+impl LastHash {
+    /// The attempt that speaks.
+    fn proof(&mut self, attempt: &AttemptRef) -> AttemptProof {
+        let hash = match self.0 {
+            Some((hold_id, hash)) if hold_id == attempt.hold_id => hash,
+            _ => attempt.hold_id.hash(),
+        };
+        self.0 = Some((attempt.hold_id, hash));
+        AttemptProof { hash, token: attempt.token }
     }
 }
 

@@ -5,6 +5,7 @@ use fencehold_contract::job::JobCounts;
 
 use super::archive::StoredJobs;
 use super::batch::JobBatch;
+use super::known_ids::KnownIds;
 use crate::state::Engine;
 use crate::step::Step;
 
@@ -60,7 +61,7 @@ impl Engine {
         self.jobs.newest = kept.token_ceiling;
         self.jobs.ceiling = kept.token_ceiling;
         self.jobs.last_arrival = kept.last_arrival;
-        self.jobs.last_id = kept.last_id;
+        self.jobs.ids = KnownIds::up_to(kept.last_id);
         for mut job in kept.live {
             if !self.jobs.queues.has(job.queue) {
                 continue;

@@ -3,13 +3,13 @@
 use std::ffi::OsString;
 
 use clap::error::{ContextKind, ContextValue, ErrorKind};
-use clap::{Args, CommandFactory, FromArgMatches, Parser, ValueEnum as _};
+use clap::{Args, CommandFactory, FromArgMatches, Parser, Subcommand as _, ValueEnum as _};
 
 use crate::duration::parse_ms;
 use crate::exit_code;
 use crate::failure::Failure;
 use crate::output::{self, Format};
-use crate::verb::Verb;
+use crate::verb::{FrequentVerb, Verb};
 
 const STORE_HELP: &str = "The store: file:DIR, memory:, postgres://, s3://, gs://, az://, etcd://, http(s):// \
                           [env: FENCEHOLD_STORE] [default: file: in the user's state directory]";
@@ -36,11 +36,11 @@ fencehold run --key db/migrate --wait 5m -- ./migrate
 # Who holds what, and why is this stuck?
 fencehold lease ls
 fencehold explain reports/daily")]
-pub(crate) struct Cli {
+pub(crate) struct Cli<V: clap::Subcommand = Verb> {
     #[command(flatten)]
     pub(crate) global: Global,
     #[command(subcommand)]
-    pub(crate) verb: Verb,
+    pub(crate) verb: V,
 }
 
 /// What every command takes, before it or after it.
@@ -66,7 +66,7 @@ pub(crate) struct Global {
 
 /// The whole definition: help, completions and man pages come from it. Commands state their examples as they are typed.
 pub(crate) fn definition() -> clap::Command {
-    shaped(Cli::command())
+    shaped(<Cli>::command())
 }
 
 fn shaped(command: clap::Command) -> clap::Command {
@@ -83,12 +83,20 @@ fn shaped(command: clap::Command) -> clap::Command {
         .mut_subcommands(shaped)
 }
 
+/// What was said, where it is one of these verbs.
+fn read<V: clap::Subcommand + Into<Verb>>() -> Result<Cli, clap::Error> {
+    let matches = shaped(Cli::<V>::command()).try_get_matches()?;
+    let Cli { global, verb } = Cli::<V>::from_arg_matches(&matches)?;
+    Ok(Cli { global, verb: verb.into() })
+}
+
 /// What was said, or what was wrong with it; nothing, if it was help or the version, which is printed here.
 pub(crate) fn parse() -> Result<Option<Box<Cli>>, Failure> {
-    let matches = definition()
-        .try_get_matches()
-        .and_then(|matches| Cli::from_arg_matches(&matches));
-    match matches {
+    let first = std::env::args_os().nth(1);
+    // The definition of all verbs takes longer to make than a shell takes to start a command.
+    let is_frequent = first.is_some_and(|word| FrequentVerb::has_subcommand(&word.to_string_lossy()));
+    let read = if is_frequent { read::<FrequentVerb>() } else { read::<Verb>() };
+    match read {
         Ok(cli) => Ok(Some(Box::new(cli))),
         Err(error) => match error.kind() {
             ErrorKind::DisplayHelp | ErrorKind::DisplayVersion => {
@@ -144,6 +152,10 @@ mod tests {
 
     /// Looks at every command that is shown, with its path and its help.
     fn for_each(look: &mut impl FnMut(&str, &clap::Command, &str)) {
+        for_each_of(definition(), look);
+    }
+
+    fn for_each_of(mut command: clap::Command, look: &mut impl FnMut(&str, &clap::Command, &str)) {
         fn descend(
             command: &mut clap::Command,
             path: &str,
@@ -156,9 +168,26 @@ mod tests {
                 descend(sub, &path, look);
             }
         }
-        let mut command = definition();
         command.build();
         descend(&mut command, "fencehold", look);
+    }
+
+    #[test]
+    fn a_frequent_verb_is_defined_as_it_is_among_all_verbs() {
+        let shown = |command: &clap::Command, help: &str| {
+            let arguments: Vec<_> = command.get_arguments().collect();
+            format!("{help}{arguments:?}")
+        };
+        let mut all = std::collections::HashMap::new();
+        for_each(&mut |path, command, help| drop(all.insert(path.to_owned(), shown(command, help))));
+        let mut seen = 0;
+        for_each_of(shaped(Cli::<FrequentVerb>::command()), &mut |path, command, help| {
+            if path != "fencehold" {
+                assert_eq!(all.get(path), Some(&shown(command, help)), "{path}");
+                seen += 1;
+            }
+        });
+        assert!(seen > 10, "{seen}");
     }
 
     #[test]
@@ -177,7 +206,7 @@ mod tests {
             &["fencehold", "run", "--key", "k", "--store", "memory:", "--", "cmd", "--store", "x"],
         ] {
             let matches = definition().try_get_matches_from(line).unwrap();
-            let cli = Cli::from_arg_matches(&matches).unwrap();
+            let cli = <Cli>::from_arg_matches(&matches).unwrap();
             assert_eq!(cli.global.store.as_deref(), Some("memory:"));
         }
     }

@@ -134,6 +134,10 @@ fn the_watchdog_stands_apart_from_everything_that_could_take_it_along() {
     // Its line twice (as stdin, and as it is used), its timer, and nothing else.
     assert_eq!(open, ["/dev/null", "/dev/null", "anon_inode", "socket", "socket"]);
 
+    let arguments = fs::read_to_string(format!("/proc/{watchdog}/cmdline")).unwrap();
+    let arguments = arguments.trim_end_matches('\0');
+    assert_eq!(arguments, "fencehold\0__watchdog", "not those of `run`, by which `run` may be killed");
+
     // What a terminal or a `kill 0` sends does not move it: it still does its work afterwards.
     let status = fs::read_to_string(format!("/proc/{watchdog}/status")).unwrap();
     let blocked = status.lines().find_map(|line| line.strip_prefix("SigBlk:\t")).unwrap();

@@ -214,6 +214,32 @@ fn clone_child(mut plan: ChildPlan<'_>) -> io::Result<(StartedProcess, ChildOutc
     Ok((StartedProcess { pid, descriptor }, plan.outcome))
 }
 
+/// Starts a copy of this process that does what is passed and nothing else, with this as its stdin and no other stream. `None`: this
+/// process has more than one thread; a copy would miss the others, and could find a lock that one of them held.
+#[expect(unsafe_code, reason = "no safe call copies a process")]
+pub(super) fn fork(stdin: &OwnedFd, act: impl FnOnce() -> io::Result<()>) -> io::Result<Option<Pid>> {
+    if std::fs::read_dir("/proc/self/task")?.take(2).count() != 1 {
+        return Ok(None);
+    }
+    let nowhere = std::fs::File::options().write(true).open("/dev/null")?;
+    // SAFETY: there is one thread, this one, and only it could start another. So nothing is in the middle of a change, and the copy may
+    // do all that this process may.
+    let pid = unsafe { libc::fork() };
+    if pid == 0 {
+        let streams = [stdin.as_raw_fd(), nowhere.as_raw_fd(), nowhere.as_raw_fd()];
+        // SAFETY: it touches no memory, and the three streams belong to no one.
+        let is_done = |(given, stream)| unsafe { libc::dup2(given, stream) } >= 0;
+        let begins = streams.into_iter().zip(0..).all(is_done);
+        // Nothing of this process unwinds in the copy.
+        let ended = begins.then(|| std::panic::catch_unwind(std::panic::AssertUnwindSafe(act)));
+        let code = if let Some(Ok(Ok(()))) = ended { 0 } else { ExitStatus::Failed.code() };
+        // SAFETY: it ends the copy, and runs nothing that this process has to do at its own end.
+        unsafe { libc::_exit(c_int::from(code)) };
+    }
+    let error = io::Error::last_os_error();
+    if pid < 0 { None } else { Pid::from_raw(pid) }.map(Some).ok_or(error)
+}
+
 struct Child<'a, 'b> {
     plan: &'a mut ChildPlan<'b>,
     /// Which signals the command blocks: those that the thread did that starts it.
@@ -369,6 +395,14 @@ mod tests {
         }
         let long = "x".repeat(8 << 20);
         assert!(matches!(start_with(&ours, &["true", &long]), Err(StartError::Failed(_))));
+    }
+
+    #[test]
+    fn a_process_with_threads_is_not_copied() {
+        // A test runs on a thread of its own.
+        let (_ours, its) = UnixStream::pair().unwrap();
+        let copy = fork(&OwnedFd::from(its), || Ok(())).unwrap();
+        assert!(copy.is_none());
     }
 
     #[test]

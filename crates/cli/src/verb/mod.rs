@@ -127,6 +127,26 @@ verbs! { Verb:
     Version = program::VersionArgs,
 }
 
+/// The verbs that programs and shells start over and over: they are read without the definition of all others.
+#[derive(Debug, clap::Subcommand)]
+pub(crate) enum FrequentVerb {
+    Run(run::Args),
+    #[command(subcommand)]
+    Lease(lease::Verb),
+    #[command(subcommand)]
+    Job(job::Verb),
+}
+
+impl From<FrequentVerb> for Verb {
+    fn from(verb: FrequentVerb) -> Self {
+        match verb {
+            FrequentVerb::Run(args) => Verb::Run(args),
+            FrequentVerb::Lease(verb) => Verb::Lease(verb),
+            FrequentVerb::Job(verb) => Verb::Job(verb),
+        }
+    }
+}
+
 impl Verb {
     /// Whether it is a server: it goes on for long, for many at once.
     pub(crate) fn serves(&self) -> bool {

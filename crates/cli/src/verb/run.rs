@@ -91,20 +91,35 @@ impl Args {
             pass_token();
         }
         let grace_ms = grace_ms(self.grace, self.ttl)?;
+        let watchdog = Watchdog::default();
+        if self.begins_at_once() {
+            // Before there are threads.
+            watchdog.fork();
+        }
         // First of all: the store starts threads, and a signal must not meet a half-taken lease.
         let mut signals = Signals::listen()
             .map_err(|error| Failure::failed(format!("signals cannot be passed on: {error}")))?;
         let store = context.open(self.create)?;
         store
-            .closing(async |store| self.hold(store, grace_ms, &mut signals).await)
+            .closing(async |store| self.hold(store, watchdog, grace_ms, &mut signals).await)
             .await
     }
 
-    async fn hold(self, store: &OpenStore, grace_ms: u64, signals: &mut Signals) -> VerbResult<ExitCode> {
+    /// Whether it does not stand in line. Those who do, perhaps for long, need no watchdog yet.
+    fn begins_at_once(&self) -> bool {
+        self.wait.is_none() && self.preempt_within.is_none()
+    }
+
+    async fn hold(
+        self,
+        store: &OpenStore,
+        watchdog: Watchdog,
+        grace_ms: u64,
+        signals: &mut Signals,
+    ) -> VerbResult<ExitCode> {
         let fencehold = store.library().await?;
-        let watchdog = Watchdog::default();
-        if self.wait.is_none() && self.preempt_within.is_none() {
-            // It begins while the store is asked. Those who stand in line, perhaps for long, need none yet.
+        if self.begins_at_once() {
+            // It is introduced while the store is asked.
             let watchdog = watchdog.clone();
             tokio::spawn(async move { watchdog.ensure().await });
         }

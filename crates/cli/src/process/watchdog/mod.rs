@@ -15,10 +15,11 @@ use std::os::fd::{AsFd, OwnedFd};
 use std::os::unix::net::UnixStream as StdStream;
 use std::os::unix::process::CommandExt;
 use std::pin::Pin;
-use std::process::{Child, Command, Stdio};
+use std::process::{Command, Stdio};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
+use rustix::process::{Pid, Signal, WaitOptions, kill_process, waitpid};
 use tokio::io::{AsyncBufReadExt, BufReader, Lines};
 use tokio::net::UnixStream;
 use tokio::sync::{Mutex as AsyncMutex, mpsc, watch};
@@ -58,6 +59,8 @@ struct WatchdogShared {
 
 #[derive(Debug, Default)]
 struct WatchdogState {
+    /// The first one, from when it was started until it is needed.
+    begun: Option<WatchdogProcess>,
     process: Option<WatchdogProcess>,
     /// How many there have been.
     generation: u64,
@@ -67,10 +70,14 @@ struct WatchdogState {
 
 #[derive(Debug)]
 struct WatchdogProcess {
-    child: Child,
+    child: ChildProcess,
     /// Our end of the line; no other process has it, so that it ends with us.
     line: Arc<StdStream>,
 }
+
+/// A process of ours that was not waited for yet.
+#[derive(Debug)]
+struct ChildProcess(Pid);
 
 /// What is known of a command that runs.
 #[derive(Debug)]
@@ -104,6 +111,15 @@ pub(super) struct WatchedCommand {
 }
 
 impl Watchdog {
+    /// Has the first one begin as a copy of this process, while this process is small and has one thread: executing its binary once more
+    /// takes several milliseconds. Where that cannot be done, one is executed when it is needed.
+    pub(crate) fn fork(&self) {
+        match WatchdogProcess::fork() {
+            Ok(process) => self.state().begun = Some(process),
+            Err(error) => tracing::debug!(%error, "no watchdog was forked"),
+        }
+    }
+
     /// Sees to it that one is there. Where none can be started, the commands that run are not watched any more.
     pub(crate) async fn ensure(&self) -> io::Result<()> {
         let _alone = self.0.starting.lock().await;
@@ -112,7 +128,8 @@ impl Watchdog {
             return Ok(());
         }
         let (orders, introduced) = self.state().orders_for_a_new_one();
-        match WatchdogProcess::start(&orders).await {
+        let begun = self.state().begun.take();
+        match WatchdogProcess::start(&orders, begun).await {
             Ok((process, reports)) => {
                 let generation = {
                     let mut state = self.state();
@@ -298,39 +315,77 @@ impl WatchedState {
 }
 
 impl WatchdogProcess {
-    /// Starts one and waits until it is ready. It finds these orders in its line from its first moment on, whatever becomes
-    /// of this process meanwhile.
-    async fn start(orders: &str) -> io::Result<(Self, Reports)> {
-        let (line, its) = StdStream::pair()?;
-        line.set_nonblocking(true)?;
-        write_whole(&line, orders)?;
-        let child = Command::new(OURSELVES)
-            .arg0("fencehold")
-            .arg(PART)
-            .stdin(Stdio::from(OwnedFd::from(its)))
-            .stdout(Stdio::null())
-            .stderr(Stdio::null())
-            .spawn()?;
-        let mut reports = BufReader::new(UnixStream::from_std(line.try_clone()?)?).lines();
-        let process = WatchdogProcess { child, line: Arc::new(line) };
+    /// Starts one and waits until it is ready; the one that has begun will do. It finds these orders in its line from its first moment
+    /// on, whatever becomes of this process meanwhile.
+    async fn start(orders: &str, begun: Option<Self>) -> io::Result<(Self, Reports)> {
+        if let Some(process) = begun {
+            // There was no command yet for which it could be too late.
+            match write_whole(&process.line, orders) {
+                Ok(()) => {
+                    if let Ok(started) = process.wait_until_ready().await {
+                        return Ok(started);
+                    }
+                }
+                Err(_) => process.bury(),
+            }
+        }
+        Self::execute(orders)?.wait_until_ready().await
+    }
+
+    async fn wait_until_ready(self) -> io::Result<(Self, Reports)> {
+        let mut reports = BufReader::new(UnixStream::from_std(self.line.try_clone()?)?).lines();
         let error = match timeout(BEGINS_WITHIN, next_report(&mut reports)).await {
-            Ok(Some(WatchdogReport::Ready)) => return Ok((process, reports)),
+            Ok(Some(WatchdogReport::Ready)) => return Ok((self, reports)),
             Ok(_) => io::Error::other("it ended at once"),
             Err(_) => io::Error::new(io::ErrorKind::TimedOut, "it does not answer"),
         };
-        process.bury();
+        self.bury();
         Err(error)
+    }
+
+    /// One that is a copy of this process.
+    fn fork() -> io::Result<Self> {
+        let no_threads = || io::Error::other("this process has threads");
+        Self::begin("", |its| process::fork(&its)?.ok_or_else(no_threads))
+    }
+
+    /// One that executes this binary once more.
+    fn execute(orders: &str) -> io::Result<Self> {
+        Self::begin(orders, |its| {
+            let child = Command::new(OURSELVES)
+                .arg0("fencehold")
+                .arg(PART)
+                .stdin(Stdio::from(its))
+                .stdout(Stdio::null())
+                .stderr(Stdio::null())
+                .spawn()?;
+            Ok(Pid::from_child(&child))
+        })
+    }
+
+    fn begin(orders: &str, process: impl FnOnce(OwnedFd) -> io::Result<Pid>) -> io::Result<Self> {
+        let (line, its) = StdStream::pair()?;
+        line.set_nonblocking(true)?;
+        write_whole(&line, orders)?;
+        let child = ChildProcess(process(OwnedFd::from(its))?);
+        Ok(WatchdogProcess { child, line: Arc::new(line) })
     }
 
     /// A line is short and the buffer is long: one that does not fit means a watchdog that has long been stopped, and
     /// waiting for it would stop us too. It is ended, and so replaced.
     fn tell(&mut self, order: WatchdogOrder) -> io::Result<()> {
-        write_whole(&self.line, &order.to_string()).inspect_err(|_| drop(self.child.kill()))
+        write_whole(&self.line, &order.to_string()).inspect_err(|_| self.child.kill())
     }
 
-    fn bury(mut self) {
-        let _ = self.child.kill();
-        let _ = self.child.wait();
+    fn bury(self) {
+        self.child.kill();
+        let _ = waitpid(Some(self.child.0), WaitOptions::empty());
+    }
+}
+
+impl ChildProcess {
+    fn kill(&self) {
+        let _ = kill_process(self.0, Signal::KILL);
     }
 }
 

@@ -1,25 +1,28 @@
 //! The watchdog's own process. It keeps nothing open but its line to `run`, and nothing but KILL ends it early.
 
 use std::collections::BTreeMap;
-use std::fs::File;
+use std::fs::{self, File};
 use std::io;
 use std::os::fd::{AsFd, OwnedFd};
+use std::os::unix::fs::FileExt as _;
 use std::process::ExitCode;
 
 use nix::sys::signal::SigSet;
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use rustix::io::Errno;
 use rustix::net::{RecvFlags, SendFlags, recv, send};
+use rustix::process::Pid;
 use rustix::time::{
     Itimerspec, TimerfdClockId, TimerfdFlags, TimerfdTimerFlags, timerfd_create, timerfd_settime,
 };
 
+use super::PART;
 use super::deadline::{GroupAction, WatchdogDeadline};
 use super::messages::{CommandId, WatchTerms, WatchdogOrder, WatchdogReport};
 use crate::exit_code::ExitStatus;
 use crate::process::boot_ms;
 use crate::process::group::ProcessGroup;
-use crate::process::inherited_descriptors;
+use crate::process::{inherited_descriptors, start};
 
 /// How often it looks whether the group is gone, once `run` is. Only then: as long as `run` lives, `run` says so.
 const LOOK_EVERY: Timespec = Timespec { tv_sec: 0, tv_nsec: 20_000_000 };
@@ -30,14 +33,39 @@ const NAME: &std::ffi::CStr = c"fh-watchdog";
 
 /// Watches until there is nothing left to watch. Its stdin is the line to `run`.
 pub(in crate::process) fn main() -> ExitCode {
-    match stand_apart()
-        .and_then(|()| WatchdogProcess::new())
-        .and_then(WatchdogProcess::keep)
-    {
-        Ok(()) => ExitCode::SUCCESS,
-        // `run` sees the line end, and why does not matter: without a watchdog nothing starts.
-        Err(_) => ExitStatus::Failed.into(),
+    // `run` sees the line end, and why does not matter: without a watchdog nothing starts.
+    watch().map_or_else(|_| ExitStatus::Failed.into(), |()| ExitCode::SUCCESS)
+}
+
+/// Begins as a copy of `run`, which is there sooner than an execution of its binary, with this end of the line. `None`: `run` is not
+/// to be copied any more.
+pub(super) fn fork(line: &OwnedFd) -> io::Result<Option<Pid>> {
+    start::fork(line, || take_own_name().and_then(|()| watch()))
+}
+
+/// Takes the name in the list of processes that it would have had from its beginning: what is sent to `run` by its arguments is not
+/// for this one.
+fn take_own_name() -> io::Result<()> {
+    let stat = fs::read_to_string("/proc/self/stat")?;
+    // What comes after the name, which may have any byte in it: the third field and those behind it.
+    let fields = stat.rsplit_once(')').map_or("", |(_, fields)| fields);
+    let field = |number: usize| fields.split_ascii_whitespace().nth(number - 3)?.parse().ok();
+    let (Some(begin), Some(end)) = (field(48), field(49)) else {
+        return Err(io::ErrorKind::Unsupported.into());
+    };
+    let length = usize::try_from(u64::saturating_sub(end, begin)).unwrap_or(0);
+    let mut name = format!("fencehold\0{PART}\0").into_bytes();
+    name.resize(length, 0);
+    // The last byte says that the name ends here.
+    if let Some(last) = name.last_mut() {
+        *last = 0;
     }
+    File::options().write(true).open("/proc/self/mem")?.write_all_at(&name, begin)
+}
+
+fn watch() -> io::Result<()> {
+    stand_apart()?;
+    WatchdogProcess::new()?.keep()
 }
 
 /// Leaves everything that could reach this process by way of the shell line or the terminal that it was started from.

@@ -13,7 +13,7 @@ use std::time::Duration;
 use fencehold_contract::CallContext;
 use fencehold_contract::http::{
     BATCH_OPERATIONS_MAX, BatchOperation, BatchRequest, BatchResponse, BatchedOperation, HttpOperation,
-    Method, OperationSpec, op,
+    OperationSpec, op,
 };
 use fencehold_contract::problem::ErrorKind;
 use fencehold_core::Namespace;
@@ -51,25 +51,32 @@ impl<'g> Route<'g> {
         call: &CallContext,
         request: &O::Request,
     ) -> Result<O::Response, RequestError> {
+        read::<O>(&self.send_text(O::SPEC, call, write::<O>(request)?).await?)
+    }
+
+    /// The same with what was written for an operation, and what is to be read.
+    pub(super) async fn send_text(
+        &self,
+        spec: OperationSpec,
+        call: &CallContext,
+        written: String,
+    ) -> Result<String, RequestError> {
         let wire = &self.gatherer.wire;
-        let Some(operation) = BatchedOperation::of(&O::SPEC).filter(|_| self.gatherer.may_share(self.shares))
+        let Some(operation) = BatchedOperation::of(&spec).filter(|_| self.gatherer.may_share(self.shares))
         else {
-            return wire.send::<O>(call, request).await;
+            return wire.send_text(spec, call, written).await;
         };
         let lane = Lane::of(call);
         if let Some(_under_way) = self.gatherer.begin(&lane) {
-            return wire.send::<O>(call, request).await;
+            return wire.send_text(spec, call, written).await;
         }
-        let request = write(request)?;
-        if request.len() > SHARED_BYTES_MAX {
-            return read(Method::Post, &wire.send_text(O::SPEC, call, request).await?);
+        if written.len() > SHARED_BYTES_MAX {
+            return wire.send_text(spec, call, written).await;
         }
-        let operation = BatchOperation { operation, request: request.into() };
-        match self.gatherer.gather(lane, O::SPEC, call, operation).await {
-            Ok(response) => read(Method::Post, &response),
-            Err(GatherError::Alone(request)) => {
-                read(Method::Post, &wire.send_text(O::SPEC, call, request.into()).await?)
-            }
+        let operation = BatchOperation { operation, request: written.into() };
+        match self.gatherer.gather(lane, spec, call, operation).await {
+            Ok(response) => Ok(response.into()),
+            Err(GatherError::Alone(request)) => wire.send_text(spec, call, request.into()).await,
             Err(GatherError::Failed(fault)) => Err(fault),
         }
     }

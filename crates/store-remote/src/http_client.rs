@@ -13,8 +13,6 @@ use fencehold_contract::{CallContext, RemoteUrl, StoreError};
 use fencehold_core::Namespace;
 use reqwest::header::{AUTHORIZATION, CONTENT_TYPE, HeaderMap, HeaderValue};
 use reqwest::{Certificate, Client, Response, StatusCode};
-use serde::Serialize;
-use serde::de::DeserializeOwned;
 
 use super::budget::RequestError;
 
@@ -118,11 +116,7 @@ impl HttpClient {
         call: &CallContext,
         request: &O::Request,
     ) -> Result<O::Response, RequestError> {
-        let written = match O::SPEC.method {
-            Method::Get => serde_html_form::to_string(request).map_err(|error| unfit(&error))?,
-            Method::Post => write(request)?,
-        };
-        read(O::SPEC.method, &self.send_text(O::SPEC, call, written).await?)
+        read::<O>(&self.send_text(O::SPEC, call, write::<O>(request)?).await?)
     }
 
     /// Asks one server once. Where that one cannot answer, or does not in time (the future is dropped), the next request
@@ -198,14 +192,17 @@ impl HttpClient {
     }
 }
 
-/// Writes the body of a request.
-pub(super) fn write<T: Serialize>(request: &T) -> Result<String, RequestError> {
-    serde_json::to_string(request).map_err(|error| unfit(&error))
+/// Writes a request: its query, or its body.
+pub(super) fn write<O: HttpOperation>(request: &O::Request) -> Result<String, RequestError> {
+    match O::SPEC.method {
+        Method::Get => serde_html_form::to_string(request).map_err(|error| unfit(&error)),
+        Method::Post => serde_json::to_string(request).map_err(|error| unfit(&error)),
+    }
 }
 
 /// Reads the body of a response.
-pub(super) fn read<T: DeserializeOwned>(method: Method, text: &str) -> Result<T, RequestError> {
-    serde_json::from_str(text).map_err(|error| unread(method, &error))
+pub(super) fn read<O: HttpOperation>(text: &str) -> Result<O::Response, RequestError> {
+    serde_json::from_str(text).map_err(|error| unread(O::SPEC.method, &error))
 }
 
 /// Whether another server may be able to do what this one says that it cannot.

@@ -1,8 +1,8 @@
 //! Every call as the operation that it is, and its answer.
 
 use fencehold_contract::http::{
-    self, DeleteScheduleRequest, GetJobRequest, GetLeaseRequest, HttpOperation, LeaseSelector, QueueRequest,
-    RevokeLeaseBatchRequest, RevokeLeaseRequest, Transport, op,
+    self, CallWriter, DeleteScheduleRequest, GetJobRequest, GetLeaseRequest, LeaseSelector, OperationSpec,
+    QueueRequest, RevokeLeaseBatchRequest, RevokeLeaseRequest, StoreOperation, op,
 };
 use fencehold_contract::job::ListJobsRequest;
 use fencehold_contract::operation::{
@@ -15,16 +15,23 @@ use fencehold_core::{BadInput, Token};
 
 use super::budget::RequestError;
 use super::gather::Route;
+use super::http_client::{read, write};
 
-impl Transport for Route<'_> {
-    type Error = RequestError;
+/// A call as the operation that it is: sending it is compiled once, not once for each operation.
+struct WrittenCall {
+    spec: OperationSpec,
+    text: String,
+    read: fn(&str) -> Result<StoreResponse, RequestError>,
+}
 
-    async fn send<O: HttpOperation>(
-        &self,
-        call: &CallContext,
-        request: O::Request,
-    ) -> Result<O::Response, RequestError> {
-        Route::send::<O>(self, call, &request).await
+struct Writer;
+
+impl CallWriter for Writer {
+    type Written = Result<WrittenCall, RequestError>;
+
+    fn write<O: StoreOperation>(self, request: O::Request) -> Self::Written {
+        let text = write::<O>(&request)?;
+        Ok(WrittenCall { spec: O::SPEC, text, read: |text| read::<O>(text).map(O::response) })
     }
 }
 
@@ -77,9 +84,10 @@ async fn carry(
     call: &CallContext,
     ask: StoreRequest,
 ) -> Result<StoreResponse, RequestError> {
-    http::send(wire, call, ask)
-        .await?
-        .map_err(|_| RequestError::Problem(Box::new(keeps_finished_elsewhere().into())))
+    let written = http::write_call(Writer, ask)
+        .map_err(|_| RequestError::Problem(Box::new(keeps_finished_elsewhere().into())))?;
+    let WrittenCall { spec, text, read } = written?;
+    read(&wire.send_text(spec, call, text).await?)
 }
 
 async fn job(

@@ -24,8 +24,8 @@ use crate::job::{
 use crate::operation::{JobRequest, JobResponse, StoreRequest, StoreResponse};
 use crate::problem::{ErrorKind, Problem};
 use crate::{
-    AcquireLeaseRequest, AcquiredLease, AdvancedStore, BlockedWrite, CallContext, ContentionList, EventPage,
-    HoldRef, LeasePage, LeaseStats, LeaseStatsRequest, LeaseView, ListContentionRequest, ListEventsRequest,
+    AcquireLeaseRequest, AcquiredLease, AdvancedStore, BlockedWrite, ContentionList, EventPage, HoldRef,
+    LeasePage, LeaseStats, LeaseStatsRequest, LeaseView, ListContentionRequest, ListEventsRequest,
     ListLeasesRequest, QuotaRequest, QuotaView, RecordedBlockedWrite, ReleasedLease, RenewLeaseBatchResponse,
     RevokedLease, StoreStatus,
 };
@@ -366,16 +366,12 @@ operations! {
     ListAuditEntries = "list_audit_entries" Get "/v1/audit" ADMIN (access::AuditRequest) -> access::AuditPage, [];
 }
 
-/// Carries one request to a server and its answer back.
-pub trait Transport {
-    /// Why there is no answer.
-    type Error;
-    /// Sends one request.
-    fn send<O: HttpOperation>(
-        &self,
-        call: &CallContext,
-        request: O::Request,
-    ) -> impl Future<Output = Result<O::Response, Self::Error>> + Send;
+/// Writes the request of an operation that is a call.
+pub trait CallWriter {
+    /// What is written.
+    type Written;
+    /// Writes one request.
+    fn write<O: StoreOperation>(self, request: O::Request) -> Self::Written;
 }
 
 /// An operation that is a call of the contract.
@@ -384,6 +380,8 @@ pub trait StoreOperation: HttpOperation {
     fn ask(request: Self::Request) -> StoreRequest;
     /// What it is answered with; `None`: with something else.
     fn answer(answer: StoreResponse) -> Option<Self::Response>;
+    /// The answer of the call.
+    fn response(response: Self::Response) -> StoreResponse;
 }
 
 /// Does something with every operation that is a call, or a batch of one.
@@ -416,6 +414,10 @@ macro_rules! store_operations {
                     _ => None,
                 }
             }
+
+            fn response($($response)*: Self::Response) -> StoreResponse {
+                $($answer)*
+            }
         })*
 
         /// Shows every operation that is a call to a visitor.
@@ -423,15 +425,13 @@ macro_rules! store_operations {
             $(visitor.visit_call::<op::$op>();)*
         }
 
-        /// Sends a call as the operation that it is. `Err` of the call itself: it is no operation as it stands.
-        pub async fn send<T: Transport>(transport: &T, call: &CallContext, ask: StoreRequest) -> Result<Result<StoreResponse, StoreRequest>, T::Error> {
-            Ok(Ok(match ask {
-                $($($ask)* => {
-                    let $($response)* = transport.send::<op::$op>(call, $($request)*).await?;
-                    $($answer)*
-                })*
-                other => return Ok(Err(other)),
-            }))
+        /// Writes a call as the operation that it is. `Err`: it is no operation as it stands.
+        #[allow(clippy::result_large_err, reason = "it is given back")]
+        pub fn write_call<W: CallWriter>(writer: W, ask: StoreRequest) -> Result<W::Written, StoreRequest> {
+            Ok(match ask {
+                $($($ask)* => writer.write::<op::$op>($($request)*),)*
+                other => return Err(other),
+            })
         }
     };
 }

@@ -127,25 +127,30 @@ impl Pool {
                 other => break other,
             }
         };
-        let client = if let Some(client) = idle {
-            client
-        } else {
-            let (mut client, connection) = self.connect().await?;
-            tokio::task::spawn_local(async move {
-                // A call on it learns of its end.
-                let _ = connection.await;
-            });
-            let schema = &self.target.schema;
-            let fault = |error| StatementError::of_connecting(&error, schema);
-            let seen = migrate::ensure(&mut client, &self.target, self.seen.get().is_some()).await?;
-            self.seen.set(Some(seen));
-            read_committed(&client).await.map_err(fault)?;
-            // Another server may have taken over since, and know less than the one before.
-            let timeline = format!("SELECT {}.lease_timeline()", quoted(schema));
-            client.query_typed(&timeline, &[]).await.map_err(fault)?;
-            client
+        let client = match idle {
+            Some(client) => client,
+            // Boxed, for it is much larger than what else a call keeps.
+            None => Box::pin(self.open()).await?,
         };
         Ok(PooledConnection { pool: Rc::clone(self), lane, client, _seat: seat })
+    }
+
+    /// A new connection, whose schema was looked at.
+    async fn open(&self) -> Result<Client, StatementError> {
+        let (mut client, connection) = self.connect().await?;
+        tokio::task::spawn_local(async move {
+            // A call on it learns of its end.
+            let _ = connection.await;
+        });
+        let schema = &self.target.schema;
+        let fault = |error| StatementError::of_connecting(&error, schema);
+        let seen = migrate::ensure(&mut client, &self.target, self.seen.get().is_some()).await?;
+        self.seen.set(Some(seen));
+        read_committed(&client).await.map_err(fault)?;
+        // Another server may have taken over since, and know less than the one before.
+        let timeline = format!("SELECT {}.lease_timeline()", quoted(schema));
+        client.query_typed(&timeline, &[]).await.map_err(fault)?;
+        Ok(client)
     }
 }
 

@@ -2,21 +2,25 @@
 //! types in the database follow from their own.
 
 use std::ops::Deref;
+use std::pin::{Pin, pin};
 use std::time::Duration;
 
 use fencehold_contract::{CallContext, StoreError};
 use fencehold_net::{CallBudget, ResendPolicy};
+use futures_util::future::LocalBoxFuture;
 use tokio_postgres::types::{FromSql, ToSql, Type};
 use tokio_postgres::{Client, Error, GenericClient, Row};
 
 use super::PostgresInner;
 use super::fault::StatementError;
-use super::pool::PoolLane;
+use super::pool::{PoolLane, PooledConnection};
 use super::value::{Json, Uuid128};
 
 /// What a response may take beyond its caller's timeout, which the server keeps to while it waits for locks: one that is
 /// nearly there says more than that none came.
 const ANSWER_WITHIN: Duration = Duration::from_secs(1);
+/// Why a statement has no response.
+const LATE: &str = "it was not answered in time";
 
 /// What `lock_timeout` takes.
 const LOCK_MS_MAX: i64 = 2_147_483_647;
@@ -139,7 +143,11 @@ pub(super) async fn query<T: FromRow>(
         .iter()
         .map(|parameter| (*parameter as &(dyn ToSql + Sync), parameter.sql_type()))
         .collect();
-    client.query_typed(sql, &typed).await?.into_iter().map(T::from_row).collect()
+    read(client.query_typed(sql, &typed).await?)
+}
+
+fn read<T: FromRow>(rows: Vec<Row>) -> Result<Vec<T>, Error> {
+    rows.into_iter().map(T::from_row).collect()
 }
 
 /// The one row of a statement that always returns one.
@@ -168,29 +176,45 @@ impl<'a> Call<'a> {
         i64::try_from(most_ms).map_or(LOCK_MS_MAX, |ms| ms.min(LOCK_MS_MAX))
     }
 
-    /// Sends something on a connection of its own, once.
+    /// Sends something on a connection of its own, once. Only what differs from caller to caller is compiled for each: the rest takes
+    /// most of the code.
     pub(super) async fn send<T>(
         &self,
         work: impl AsyncFnOnce(&mut Client) -> Result<T, Error>,
     ) -> Result<T, StatementError> {
-        let late = "it was not answered in time";
-        let lending = tokio::time::timeout(self.statement_limit(), self.lend(self.lane)).await;
-        let mut lent = lending.map_err(|_| StatementError::Unreached(late.to_owned()))??;
-        match tokio::time::timeout(self.statement_limit() + ANSWER_WITHIN, work(&mut lent.client)).await {
-            Ok(Ok(answer)) => {
+        let mut lent = Box::pin(self.lend_in_time()).await?;
+        let mut outcome = None;
+        {
+            let work = pin!(async { outcome = Some(work(&mut lent.client).await) });
+            self.in_time(work).await;
+        }
+        match outcome {
+            Some(Ok(answer)) => {
                 lent.give_back();
                 Ok(answer)
             }
-            Ok(Err(error)) => {
-                // An error of the server leaves the connection as it was; but not one in the middle of a transaction.
-                let fault = StatementError::of(&error, self.schema());
-                if matches!(fault, StatementError::Locked(_)) {
-                    lent.give_back();
-                }
-                Err(fault)
-            }
-            Err(_) => Err(StatementError::Unclear(late.to_owned())),
+            Some(Err(error)) => Err(self.failed(lent, &error)),
+            None => Err(StatementError::Unclear(LATE.to_owned())),
         }
+    }
+
+    async fn lend_in_time(&self) -> Result<PooledConnection, StatementError> {
+        let lending = tokio::time::timeout(self.statement_limit(), self.lend(self.lane)).await;
+        lending.map_err(|_| StatementError::Unreached(LATE.to_owned()))?
+    }
+
+    /// Gives something that was sent the time of a statement.
+    async fn in_time(&self, work: Pin<&mut dyn Future<Output = ()>>) {
+        let _ = tokio::time::timeout(self.statement_limit() + ANSWER_WITHIN, work).await;
+    }
+
+    /// An error of the server leaves the connection as it was; but not one in the middle of a transaction.
+    fn failed(&self, lent: PooledConnection, error: &Error) -> StatementError {
+        let fault = StatementError::of(error, self.schema());
+        if matches!(fault, StatementError::Locked(_)) {
+            lent.give_back();
+        }
+        fault
     }
 
     /// Sends something until it is answered, or the timeout ends. Each attempt learns how long it may wait for locks: nine
@@ -203,9 +227,17 @@ impl<'a> Call<'a> {
         loop {
             match self.send(async |client| work(client, self.lock_ms()).await).await {
                 Ok(answer) => return Ok(answer),
-                Err(fault) => self.budget.retry_or_fail_as(repeat, fault).await?,
+                Err(fault) => self.retry_or_fail(repeat, fault).await?,
             }
         }
+    }
+
+    fn retry_or_fail(
+        &mut self,
+        repeat: ResendPolicy,
+        fault: StatementError,
+    ) -> LocalBoxFuture<'_, Result<(), StoreError>> {
+        Box::pin(self.budget.retry_or_fail_as(repeat, fault))
     }
 
     /// The rows of a statement that may be sent again.
@@ -214,9 +246,27 @@ impl<'a> Call<'a> {
         sql: &str,
         parameters: &[&dyn Parameter],
     ) -> Result<Vec<T>, StoreError> {
-        let sql = self.sql(sql);
-        self.run(ResendPolicy::Safe, async |client, _| query(client, &sql, parameters).await)
-            .await
+        loop {
+            match read(self.unread_rows(sql, parameters).await?) {
+                Ok(rows) => return Ok(rows),
+                Err(error) => {
+                    let fault = StatementError::of(&error, self.schema());
+                    self.retry_or_fail(ResendPolicy::Safe, fault).await?;
+                }
+            }
+        }
+    }
+
+    fn unread_rows<'c>(
+        &'c mut self,
+        sql: &'c str,
+        parameters: &'c [&'c dyn Parameter],
+    ) -> LocalBoxFuture<'c, Result<Vec<Row>, StoreError>> {
+        Box::pin(async move {
+            let sql = self.sql(sql);
+            self.run(ResendPolicy::Safe, async |client, _| query(client, &sql, parameters).await)
+                .await
+        })
     }
 
     /// The one row of a statement that may be sent again, and always returns one.
@@ -225,9 +275,7 @@ impl<'a> Call<'a> {
         sql: &str,
         parameters: &[&dyn Parameter],
     ) -> Result<T, StoreError> {
-        let sql = self.sql(sql);
-        self.run(ResendPolicy::Safe, async |client, _| query_one(client, &sql, parameters).await)
-            .await
+        Ok(self.rows(sql, parameters).await?.swap_remove(0))
     }
 
     /// The same, for what returns nothing.

@@ -6,7 +6,9 @@
 use std::sync::Arc;
 
 use axum::body::Body;
-use fencehold_contract::http::{HttpOperation, NAMESPACE_HEADER, SingleOperation, StoreOperation, op};
+use fencehold_contract::http::{
+    HttpOperation, NAMESPACE_HEADER, OperationSpec, SingleOperation, StoreOperation, op,
+};
 use fencehold_contract::problem::{ErrorKind, Problem};
 use fencehold_core::{BadInput, Namespace, Owner};
 use http::HeaderValue;
@@ -169,14 +171,12 @@ impl PageRequest {
 
     /// The namespace and the caller for an operation. It is checked there, where it is done.
     pub(super) fn context<O: HttpOperation>(&self) -> Result<RequestContext, Problem> {
+        self.context_of(&O::SPEC)
+    }
+
+    fn context_of(&self, spec: &OperationSpec) -> Result<RequestContext, Problem> {
         let caller = (self.caller.clone(), self.namespace.clone());
-        RequestContext::new(
-            Arc::clone(&self.server),
-            caller,
-            (O::SPEC.name, O::SPEC.scopes),
-            &self.parts,
-            None,
-        )
+        RequestContext::new(Arc::clone(&self.server), caller, (spec.name, spec.scopes), &self.parts, None)
     }
 
     /// Carries out an operation.

@@ -124,7 +124,68 @@ pub(super) trait PendingOperation: Send {
     fn perform(self: Box<Self>, asked: RequestContext) -> BoxFuture<'static, HandlerResult<Vec<u8>>>;
 }
 
-/// One that was read, with what carries it out.
+/// Writes what the store answered. `None`: it answered something else.
+type Writing = fn(StoreResponse) -> Option<HandlerResult<Vec<u8>>>;
+/// Says in a problem which thing it is about.
+type About = Box<dyn FnOnce(&mut Problem) + Send>;
+
+/// Carries out a call of the contract: compiled once, not once for each operation.
+fn perform_call(
+    asked: RequestContext,
+    ask: StoreRequest,
+    write: Writing,
+    about: Option<About>,
+) -> BoxFuture<'static, HandlerResult<Vec<u8>>> {
+    Box::pin(async move {
+        let written = write(asked.perform(ask).await?).ok_or_else(unexpected_response)?;
+        written.map_err(|problem| match about {
+            Some(about) => problem.with(about),
+            None => problem,
+        })
+    })
+}
+
+/// One that is a call of the contract.
+struct ReadCall<O: HttpOperation>(O::Request);
+
+impl<O: StoreOperation> PendingOperation for ReadCall<O> {
+    fn subjects(&self) -> Vec<Subject> {
+        O::subjects(&self.0)
+    }
+
+    fn perform(self: Box<Self>, asked: RequestContext) -> BoxFuture<'static, HandlerResult<Vec<u8>>> {
+        let write: Writing = |answer| Some(written(serde_json::to_vec(&O::answer(answer)?)));
+        perform_call(asked, O::ask(self.0), write, None)
+    }
+}
+
+fn read_call<O: StoreOperation>(text: &str) -> HandlerResult<Box<dyn PendingOperation>> {
+    Ok(Box::new(ReadCall::<O>(read_request::<O>(text)?)))
+}
+
+/// One about one thing, carried out as a batch of one.
+struct ReadSingle<O: HttpOperation>(O::Request);
+
+impl<O: SingleOperation> PendingOperation for ReadSingle<O> {
+    fn subjects(&self) -> Vec<Subject> {
+        O::subjects(&self.0)
+    }
+
+    fn perform(self: Box<Self>, asked: RequestContext) -> BoxFuture<'static, HandlerResult<Vec<u8>>> {
+        let about = O::about(&self.0);
+        let write: Writing = |answer| {
+            let only = O::only(O::Batch::answer(answer)?);
+            Some(only.and_then(|only| written(serde_json::to_vec(&only))))
+        };
+        perform_call(asked, O::Batch::ask(O::batch(self.0)), write, Some(about))
+    }
+}
+
+fn read_single<O: SingleOperation>(text: &str) -> HandlerResult<Box<dyn PendingOperation>> {
+    Ok(Box::new(ReadSingle::<O>(read_request::<O>(text)?)))
+}
+
+/// One with a handler of its own.
 struct ReadRequest<O: HttpOperation, H> {
     request: O::Request,
     handler: Arc<H>,
@@ -143,6 +204,14 @@ where
     fn perform(self: Box<Self>, asked: RequestContext) -> BoxFuture<'static, HandlerResult<Vec<u8>>> {
         let answer = (self.handler)(asked, self.request);
         Box::pin(async move { written(serde_json::to_vec(&answer.await?)) })
+    }
+}
+
+/// The request of an operation, from its fields or its body.
+fn read_request<O: HttpOperation>(text: &str) -> HandlerResult<O::Request> {
+    match O::SPEC.method {
+        Method::Get => from_fields(text),
+        Method::Post => serde_json::from_str(text).map_err(|error| unread_body(&error)),
     }
 }
 
@@ -199,13 +268,13 @@ pub(super) struct Routes {
 impl CallVisitor for Routes {
     fn visit_call<O: StoreOperation>(&mut self) {
         if !self.endpoints.contains_key(O::SPEC.name) {
-            self.add::<O, _, _>(call::<O>);
+            self.route(Endpoint { spec: O::SPEC, reading: Arc::new(read_call::<O>) });
         }
     }
 
     fn visit_single<O: SingleOperation>(&mut self) {
         if !self.endpoints.contains_key(O::SPEC.name) {
-            self.add_single_with::<O, _, _>(call::<O::Batch>);
+            self.route(Endpoint { spec: O::SPEC, reading: Arc::new(read_single::<O>) });
         }
     }
 }
@@ -220,10 +289,7 @@ impl Routes {
     {
         let handler = Arc::new(handler);
         let reading = move |text: &str| -> HandlerResult<Box<dyn PendingOperation>> {
-            let request = match O::SPEC.method {
-                Method::Get => from_fields(text)?,
-                Method::Post => serde_json::from_str(text).map_err(|error| unread_body(&error))?,
-            };
+            let request = read_request::<O>(text)?;
             Ok(Box::new(ReadRequest::<O, H> { request, handler: Arc::clone(&handler) }))
         };
         self.route(Endpoint { spec: O::SPEC, reading: Arc::new(reading) });
@@ -279,8 +345,10 @@ pub(crate) async fn call<O: StoreOperation>(
     asked: RequestContext,
     request: O::Request,
 ) -> HandlerResult<O::Response> {
-    let answer = asked.perform(O::ask(request)).await?;
-    O::answer(answer).ok_or_else(|| unexpected_response().into())
+    let ask = O::ask(request);
+    // Boxed, so that what waits for it is compiled without all that it consists of.
+    let performing: BoxFuture<'_, HandlerResult<StoreResponse>> = Box::pin(asked.perform(ask));
+    O::answer(performing.await?).ok_or_else(|| unexpected_response().into())
 }
 
 /// A request that is in the path and the query.

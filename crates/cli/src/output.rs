@@ -6,6 +6,8 @@ use std::sync::OnceLock;
 use clap::ValueEnum;
 use fencehold_contract::http::Empty;
 use serde::Serialize;
+use serde_json::Serializer;
+use serde_json::ser::{CompactFormatter, Formatter, PrettyFormatter};
 
 use crate::failure::Failure;
 use crate::process::from_the_background;
@@ -155,17 +157,55 @@ impl Output {
 
     /// Prints one thing as one line of JSON.
     pub(crate) fn line<T: Serialize>(self, thing: &T) -> Result<(), Failure> {
-        self.text(&safe_json(serde_json::to_string(thing).map_err(|error| unprintable(&error))?))
+        self.text(&json(thing, JsonLayout::Line)?)
     }
 }
 
 fn pretty<T: Serialize>(thing: &T) -> Result<String, Failure> {
-    serde_json::to_string_pretty(thing)
-        .map(safe_json)
-        .map_err(|error| unprintable(&error))
+    json(thing, JsonLayout::Indented(PrettyFormatter::new()))
 }
 
-fn unprintable(error: &serde_json::Error) -> Failure {
+fn json<T: Serialize>(thing: &T, layout: JsonLayout) -> Result<String, Failure> {
+    let mut serializer = Serializer::with_formatter(Vec::new(), layout);
+    thing.serialize(&mut serializer).map_err(|error| unprintable(&error))?;
+    let json = String::from_utf8(serializer.into_inner());
+    json.map(safe_json).map_err(|error| unprintable(&error))
+}
+
+/// How a document is laid out. One type for both ways: the code that writes one is compiled for each type that is printed, and for
+/// each formatter.
+enum JsonLayout {
+    Line,
+    Indented(PrettyFormatter<'static>),
+}
+
+macro_rules! lay_out {
+    ($($step:ident($($argument:ident: $kind:ty)?);)*) => {
+        impl Formatter for JsonLayout {$(
+            fn $step<W: ?Sized + Write>(&mut self, writer: &mut W $(, $argument: $kind)?) -> io::Result<()> {
+                match self {
+                    JsonLayout::Line => CompactFormatter.$step(writer $(, $argument)?),
+                    JsonLayout::Indented(formatter) => formatter.$step(writer $(, $argument)?),
+                }
+            }
+        )*}
+    };
+}
+
+// Where the two differ.
+lay_out! {
+    begin_array();
+    end_array();
+    begin_array_value(first: bool);
+    end_array_value();
+    begin_object();
+    end_object();
+    begin_object_key(first: bool);
+    begin_object_value();
+    end_object_value();
+}
+
+fn unprintable(error: &dyn std::error::Error) -> Failure {
     Failure::failed(format!("the answer cannot be written as JSON: {error}"))
 }
 

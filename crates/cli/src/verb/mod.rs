@@ -32,10 +32,19 @@ mod store;
 mod top;
 mod work;
 
+use std::pin::Pin;
+
 use crate::failure::Failure;
 
 /// What a verb returns: nothing, or an exit code of its own; or why it failed.
 pub(crate) type VerbResult<T = ()> = Result<T, Failure>;
+
+/// One verb under way, boxed as any future: its state is no part of the registry's, nor is the code that drops it.
+pub(crate) fn boxed<'v, T>(
+    verb: impl Future<Output = VerbResult<T>> + 'v,
+) -> Pin<Box<dyn Future<Output = VerbResult<T>> + 'v>> {
+    Box::pin(verb)
+}
 
 /// Makes a registry of verbs. Each is named with the type of its arguments, whose `run` carries it out. Verbs with the
 /// same arguments bring their own help, and the method that carries them out.
@@ -59,9 +68,8 @@ macro_rules! verbs {
                 context: &$crate::context::Context,
             ) -> $crate::verb::VerbResult<std::process::ExitCode> {
                 match self {
-                    // Boxed, so that one verb's needs do not make every other's state larger.
                     $($(#[cfg($when)])? $registry::$name(args) => {
-                        Box::pin($crate::verb::verbs!(@run args, context $(, $run($($more),*))?))
+                        $crate::verb::boxed($crate::verb::verbs!(@run args, context $(, $run($($more),*))?))
                             .await
                             .map(std::process::Termination::report)
                     })+

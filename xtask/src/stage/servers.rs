@@ -30,10 +30,13 @@ const DEBIAN: &[(&str, &str)] = &[
 /// A proxy before the dashboard; and Prometheus, whose own tool has the last word on our metrics and alerts.
 const UNPACKED: &[&str] = &["nginx", "prometheus"];
 
-/// S3 (moto); a store that does not keep its preconditions, which the probe must refuse; what Python people speak to
-/// PostgreSQL with; and a client that makes up requests from the server's own document.
+/// S3 (moto, with the two packages that its server needs for it: `moto[server]` has thirty more, for other services); a store that does not keep
+/// its preconditions, which the probe must refuse; what Python people speak to PostgreSQL with; and a client that makes up requests from the
+/// server's own document.
 const PYPI: &[&str] = &[
-    "moto[s3,server]==5.2.5",
+    "moto[s3]==5.2.5",
+    "flask==3.1.3",
+    "flask-cors==6.0.5",
     "gcp-storage-emulator==2026.7.19",
     "psycopg[binary]==3.2.13",
     "schemathesis==4.32.5",

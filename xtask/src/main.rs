@@ -1,6 +1,6 @@
 //! The chores of the project, run as `cargo xtask COMMAND`.
 //!
-//! A *command* is what a person types. It runs *stages* in order and stops at the first that fails. A stage is one
+//! A *command* is what a person types. It runs *stages* (see `lanes.rs`) and stops at the first that fails. A stage is one
 //! file under `stage/`; a new one is that file, one line in `stage/mod.rs`, and its name in the commands below.
 //!
 //! Deliberately absent: dependencies. Every test run waits for xtask first, so it must build in a moment.
@@ -16,6 +16,7 @@ mod doc_index;
 mod edit;
 mod exceptions;
 mod install;
+mod lanes;
 mod markdown;
 mod private_postgres;
 mod process;
@@ -39,10 +40,28 @@ struct Command {
     stages: &'static [Stage],
 }
 
-/// Cheap stages come first, so that a slip is known in seconds.
+/// Cheap stages come first, so that a slip is known in seconds. While servers are downloaded the workspace is compiled; and while tests wait for
+/// something, the rest fills the processors.
 const ALL: &[Stage] = &[
-    FORMAT, DOCS, WORDS, TYPES, EDITS, API, CRATES, PROGRAMS, SHIPPED, STORED, CLIPPY, FEATURES, SERVERS,
-    TESTS, DOCTESTS, EXAMPLES, RUSTDOC, PACKAGE, PROOF,
+    FORMAT,
+    DOCS,
+    WORDS,
+    TYPES,
+    EDITS,
+    API,
+    CRATES,
+    PROGRAMS,
+    SHIPPED,
+    STORED,
+    SERVERS.beside(&["stored"]),
+    CLIPPY,
+    TESTS.after(&["servers"]),
+    PROOF.beside(&["clippy"]),
+    FEATURES.beside(&["clippy"]),
+    RUSTDOC.beside(&["clippy"]),
+    PACKAGE.beside(&["clippy"]),
+    DOCTESTS.beside(&["clippy"]),
+    EXAMPLES.beside(&["clippy"]),
 ];
 
 const COMMANDS: &[Command] = &[
@@ -50,7 +69,19 @@ const COMMANDS: &[Command] = &[
     Command {
         name: "quick",
         about: "what every commit should pass",
-        stages: &[FORMAT, WORDS, TYPES, EDITS, API, CRATES, PROGRAMS, STORED, CLIPPY, SERVERS, TESTS_QUICK],
+        stages: &[
+            FORMAT,
+            WORDS,
+            TYPES,
+            EDITS,
+            API,
+            CRATES,
+            PROGRAMS,
+            STORED,
+            SERVERS.beside(&["stored"]),
+            CLIPPY,
+            TESTS_QUICK.after(&["servers"]),
+        ],
     },
     Command {
         name: "long",
@@ -128,6 +159,10 @@ fn main() -> ExitCode {
         print!("{}", help());
         return ExitCode::SUCCESS;
     }
+    if name == lanes::ALONE {
+        let stage = ALL.iter().find(|stage| wanted.first().is_some_and(|name| name == stage.name));
+        return stage.map_or(ExitCode::FAILURE, lanes::run_alone);
+    }
     let stages = match choose(name, wanted) {
         Ok(stages) => stages,
         Err(why) => {
@@ -185,6 +220,20 @@ mod tests {
         for name in names(&choose("quick", &[]).unwrap()) {
             let name = name.trim_start_matches("quick-");
             assert!(everything.contains(&name), "`{name}` is in quick but not in test");
+        }
+    }
+
+    #[test]
+    fn a_stage_waits_only_for_what_stands_before_it() {
+        for command in COMMANDS {
+            for (nth, stage) in command.stages.iter().enumerate() {
+                let before = names(&command.stages[..nth]);
+                assert!(stage.after.iter().all(|name| before.contains(name)), "{}", stage.name);
+                assert!(
+                    !stage.beside || ALL.iter().any(|known| known.name == stage.name),
+                    "it is found by its name"
+                );
+            }
         }
     }
 

@@ -1,9 +1,16 @@
 //! Other programs: shown before they run, with their output going straight to the terminal.
 
 use std::ffi::OsStr;
+use std::path::Path;
 use std::process::{Command, Stdio};
 
 use crate::workspace;
+
+/// The compiler that lints what it compiles. `cargo clippy` starts it by the same variables.
+const CLIPPY: &str = "clippy-driver";
+const DENY_WARNINGS: [&str; 2] = ["-D", "warnings"];
+/// How it is given several arguments in one variable.
+const BETWEEN: &str = "__CLIPPY_HACKERY__";
 
 /// The cargo that runs xtask, at the root of the workspace, with `words` as a person types them. It is not told what that one says of xtask itself: build scripts
 /// that look at such variables would run anew, and half of the workspace after them, whenever xtask and a plain cargo take turns.
@@ -15,6 +22,19 @@ pub(crate) fn cargo(words: &str) -> Command {
         command.env_remove(name);
     }
     command
+}
+
+/// The same with Clippy as the compiler of the workspace: what it builds has passed all lints, and stays so for every command that is
+/// given here.
+pub(crate) fn linted_cargo(words: &str) -> Result<Command, String> {
+    need_subcommand("clippy", "rustup component add clippy")?;
+    let mut command = cargo(words);
+    let beside = Path::new(command.get_program()).with_file_name(CLIPPY);
+    let clippy = if beside.is_file() { beside } else { CLIPPY.into() };
+    command
+        .env("RUSTC_WORKSPACE_WRAPPER", clippy)
+        .env("CLIPPY_ARGS", DENY_WARNINGS.map(|word| format!("{word}{BETWEEN}")).concat());
+    Ok(command)
 }
 
 /// Shows and runs `command`; anything but success is an error that quotes it.
@@ -54,17 +74,22 @@ pub(crate) fn need_subcommand(subcommand: &str, how_to_install: &str) -> Result<
     Err(format!("`cargo {subcommand}` is not installed; install it with `{how_to_install}`"))
 }
 
-/// As a person would type it: variables first (but for a long PATH), programs without their folder.
+/// As a person would type it: variables first (but for long ones), programs without their folder.
 fn shown(command: &Command) -> String {
     let variable = |(name, value): (&OsStr, Option<&OsStr>)| {
         let value = value?.to_string_lossy().into_owned();
-        if name == "PATH" {
+        if name == "PATH" || name == "CLIPPY_ARGS" {
             return None;
         }
-        Some(format!("{}={}", name.to_string_lossy(), quoted(value)))
+        let value = value
+            .rsplit('/')
+            .next()
+            .filter(|_| name == "RUSTC_WORKSPACE_WRAPPER")
+            .unwrap_or(&value);
+        Some(format!("{}={}", name.to_string_lossy(), quoted(value.to_owned())))
     };
     let mut words: Vec<String> = command.get_envs().filter_map(variable).collect();
-    let program = std::path::Path::new(command.get_program());
+    let program = Path::new(command.get_program());
     words.push(
         program
             .file_name()

@@ -3,5 +3,5 @@
 use crate::process;
 
 pub(crate) fn run() -> Result<(), String> {
-    process::run(&mut process::cargo("test --workspace --all-features --doc --no-fail-fast"))
+    process::run(&mut process::linted_cargo("test --workspace --all-features --doc --no-fail-fast")?)
 }

@@ -34,7 +34,7 @@ fn snippets() -> Result<(), String> {
         println!("no examples yet");
         return Ok(());
     }
-    process::run(&mut process::cargo("build --workspace --all-features --examples"))?;
+    process::run(&mut process::linted_cargo("build --workspace --all-features --examples")?)?;
     let built = workspace::built("debug")?.join("examples");
     let room = ExampleFolder::new()?;
     for name in names {

@@ -1,4 +1,4 @@
-//! The stages, one file each, and how they are run: in order, timed, up to the first failure.
+//! The stages, one file each, and what is known of each.
 
 mod alike;
 mod api;
@@ -41,60 +41,84 @@ mod types;
 mod upgrade;
 mod words;
 
-use std::time::Instant;
-
-use crate::report::{self, StageOutcome, StageRow};
+use crate::lanes;
+use crate::report;
 
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Stage {
     pub(crate) name: &'static str,
     /// The error is one sentence for people: what failed and, where it is known, what to do.
     run: fn() -> Result<(), String>,
+    /// Whether it may run while stages that stand later go on: one that mostly waits, or leaves processors unused.
+    pub(crate) beside: bool,
+    /// What must have passed before, of the stages that run at all.
+    pub(crate) after: &'static [&'static str],
 }
 
-pub(crate) const ALIKE: Stage = Stage { name: "alike", run: alike::run };
-pub(crate) const API: Stage = Stage { name: "api", run: api::run };
-pub(crate) const BUGS: Stage = Stage { name: "bugs", run: bugs::run };
-pub(crate) const CHAOS: Stage = Stage { name: "chaos", run: chaos::run };
-pub(crate) const CLIPPY: Stage = Stage { name: "clippy", run: clippy::run };
-pub(crate) const CLOCKS: Stage = Stage { name: "clocks", run: clocks::run };
-pub(crate) const CRATES: Stage = Stage { name: "crates", run: crates::run };
-pub(crate) const DENY: Stage = Stage { name: "deny", run: deny::run };
-pub(crate) const DIST: Stage = Stage { name: "dist", run: dist::run };
-pub(crate) const DIST_DEV: Stage = Stage { name: "dist", run: dist::run_dev };
-pub(crate) const DOCS: Stage = Stage { name: "docs", run: docs::run };
-pub(crate) const DOCTESTS: Stage = Stage { name: "doctests", run: doctests::run };
-pub(crate) const EDITS: Stage = Stage { name: "edits", run: edits::run };
-pub(crate) const ETCD_FAULTS: Stage = Stage { name: "etcd-faults", run: etcd_faults::run };
-pub(crate) const EXAMPLES: Stage = Stage { name: "examples", run: examples::run };
-pub(crate) const FAULTS: Stage = Stage { name: "faults", run: faults::run };
-pub(crate) const FEATURES: Stage = Stage { name: "features", run: features::run };
-pub(crate) const FORMAT: Stage = Stage { name: "format", run: format::run };
-pub(crate) const LINES: Stage = Stage { name: "lines", run: lines::run };
-pub(crate) const LONG: Stage = Stage { name: "long", run: long::run };
-pub(crate) const PACKAGE: Stage = Stage { name: "package", run: package::run };
-pub(crate) const PEERS: Stage = Stage { name: "peers", run: peers::run };
-pub(crate) const PEERS_HTTP: Stage = Stage { name: "http", run: peers_http::run };
-pub(crate) const PEERS_POSTGRES: Stage = Stage { name: "postgres", run: peers_postgres::run };
-pub(crate) const POSTGRES: Stage = Stage { name: "postgres", run: postgres::run };
-pub(crate) const PROGRAMS: Stage = Stage { name: "programs", run: programs::run };
-pub(crate) const PROOF: Stage = Stage { name: "proof", run: proof::run };
-pub(crate) const PROOF_LARGE: Stage = Stage { name: "proof-large", run: proof::run_large };
-pub(crate) const RACES: Stage = Stage { name: "races", run: races::run };
-pub(crate) const REQUESTS: Stage = Stage { name: "requests", run: requests::run };
-pub(crate) const RUSTDOC: Stage = Stage { name: "rustdoc", run: rustdoc::run };
-pub(crate) const SAME_SECOND: Stage = Stage { name: "same-second", run: same_second::run };
-pub(crate) const SECURITY: Stage = Stage { name: "security", run: security::run };
-pub(crate) const SEMVER: Stage = Stage { name: "semver", run: semver::run };
-pub(crate) const SERVERS: Stage = Stage { name: "servers", run: servers::run };
-pub(crate) const SHIPPED: Stage = Stage { name: "shipped", run: shipped::run };
-pub(crate) const STORED: Stage = Stage { name: "stored", run: stored::run };
-pub(crate) const TESTS: Stage = Stage { name: "tests", run: tests::run };
-pub(crate) const NEIGHBOURS: Stage = Stage { name: "neighbours", run: neighbours::run };
-pub(crate) const TESTS_QUICK: Stage = Stage { name: "quick-tests", run: tests::run_quick };
-pub(crate) const TYPES: Stage = Stage { name: "types", run: types::run };
-pub(crate) const UPGRADE: Stage = Stage { name: "upgrade", run: upgrade::run };
-pub(crate) const WORDS: Stage = Stage { name: "words", run: words::run };
+impl Stage {
+    pub(crate) const fn new(name: &'static str, run: fn() -> Result<(), String>) -> Self {
+        Stage { name, run, beside: false, after: &[] }
+    }
+
+    /// The same beside others, once these have passed.
+    pub(crate) const fn beside(self, after: &'static [&'static str]) -> Self {
+        Stage { beside: true, after, ..self }
+    }
+
+    /// The same once these have passed, which run beside others.
+    pub(crate) const fn after(self, after: &'static [&'static str]) -> Self {
+        Stage { after, ..self }
+    }
+
+    /// Runs it, here and now.
+    pub(crate) fn run(&self) -> Result<(), String> {
+        (self.run)()
+    }
+}
+
+pub(crate) const ALIKE: Stage = Stage::new("alike", alike::run);
+pub(crate) const API: Stage = Stage::new("api", api::run);
+pub(crate) const BUGS: Stage = Stage::new("bugs", bugs::run);
+pub(crate) const CHAOS: Stage = Stage::new("chaos", chaos::run);
+pub(crate) const CLIPPY: Stage = Stage::new("clippy", clippy::run);
+pub(crate) const CLOCKS: Stage = Stage::new("clocks", clocks::run);
+pub(crate) const CRATES: Stage = Stage::new("crates", crates::run);
+pub(crate) const DENY: Stage = Stage::new("deny", deny::run);
+pub(crate) const DIST: Stage = Stage::new("dist", dist::run);
+pub(crate) const DIST_DEV: Stage = Stage::new("dist", dist::run_dev);
+pub(crate) const DOCS: Stage = Stage::new("docs", docs::run);
+pub(crate) const DOCTESTS: Stage = Stage::new("doctests", doctests::run);
+pub(crate) const EDITS: Stage = Stage::new("edits", edits::run);
+pub(crate) const ETCD_FAULTS: Stage = Stage::new("etcd-faults", etcd_faults::run);
+pub(crate) const EXAMPLES: Stage = Stage::new("examples", examples::run);
+pub(crate) const FAULTS: Stage = Stage::new("faults", faults::run);
+pub(crate) const FEATURES: Stage = Stage::new("features", features::run);
+pub(crate) const FORMAT: Stage = Stage::new("format", format::run);
+pub(crate) const LINES: Stage = Stage::new("lines", lines::run);
+pub(crate) const LONG: Stage = Stage::new("long", long::run);
+pub(crate) const PACKAGE: Stage = Stage::new("package", package::run);
+pub(crate) const PEERS: Stage = Stage::new("peers", peers::run);
+pub(crate) const PEERS_HTTP: Stage = Stage::new("http", peers_http::run);
+pub(crate) const PEERS_POSTGRES: Stage = Stage::new("postgres", peers_postgres::run);
+pub(crate) const POSTGRES: Stage = Stage::new("postgres", postgres::run);
+pub(crate) const PROGRAMS: Stage = Stage::new("programs", programs::run);
+pub(crate) const PROOF: Stage = Stage::new("proof", proof::run);
+pub(crate) const PROOF_LARGE: Stage = Stage::new("proof-large", proof::run_large);
+pub(crate) const RACES: Stage = Stage::new("races", races::run);
+pub(crate) const REQUESTS: Stage = Stage::new("requests", requests::run);
+pub(crate) const RUSTDOC: Stage = Stage::new("rustdoc", rustdoc::run);
+pub(crate) const SAME_SECOND: Stage = Stage::new("same-second", same_second::run);
+pub(crate) const SECURITY: Stage = Stage::new("security", security::run);
+pub(crate) const SEMVER: Stage = Stage::new("semver", semver::run);
+pub(crate) const SERVERS: Stage = Stage::new("servers", servers::run);
+pub(crate) const SHIPPED: Stage = Stage::new("shipped", shipped::run);
+pub(crate) const STORED: Stage = Stage::new("stored", stored::run);
+pub(crate) const TESTS: Stage = Stage::new("tests", tests::run);
+pub(crate) const NEIGHBOURS: Stage = Stage::new("neighbours", neighbours::run);
+pub(crate) const TESTS_QUICK: Stage = Stage::new("quick-tests", tests::run_quick);
+pub(crate) const TYPES: Stage = Stage::new("types", types::run);
+pub(crate) const UPGRADE: Stage = Stage::new("upgrade", upgrade::run);
+pub(crate) const WORDS: Stage = Stage::new("words", words::run);
 
 #[derive(Debug)]
 pub(crate) struct StageFailure {
@@ -104,51 +128,7 @@ pub(crate) struct StageFailure {
 
 /// Runs `stages` up to the first failure, and prints how long each took.
 pub(crate) fn run_all(stages: &[Stage]) -> Result<(), StageFailure> {
-    let mut rows = Vec::new();
-    let mut failure = None;
-    for stage in stages {
-        if failure.is_some() {
-            rows.push(StageRow { stage: stage.name, outcome: StageOutcome::NotRun });
-            continue;
-        }
-        println!("\n=== {} ===", stage.name);
-        let started = Instant::now();
-        let result = (stage.run)();
-        let took = started.elapsed();
-        let outcome = if result.is_ok() { StageOutcome::Passed(took) } else { StageOutcome::Failed(took) };
-        rows.push(StageRow { stage: stage.name, outcome });
-        failure = result.err().map(|why| StageFailure { stage: stage.name, why });
-    }
-    print!("\n{}", report::table(&rows));
+    let (rows, took, failure) = lanes::run(stages);
+    print!("\n{}", report::table(&rows, took));
     failure.map_or(Ok(()), Err)
-}
-
-#[cfg(test)]
-mod runner {
-    use std::sync::atomic::{AtomicU32, Ordering};
-
-    use super::*;
-
-    const PASSES: Stage = Stage { name: "passes", run: || Ok(()) };
-    const FAILS: Stage = Stage { name: "fails", run: || Err("on purpose".to_owned()) };
-
-    #[test]
-    fn the_first_failure_is_named_and_ends_the_run() {
-        static LATER_RUNS: AtomicU32 = AtomicU32::new(0);
-        let count = || {
-            LATER_RUNS.fetch_add(1, Ordering::SeqCst);
-            Ok(())
-        };
-        let later = Stage { name: "later", run: count };
-
-        let failure = run_all(&[PASSES, FAILS, later]).unwrap_err();
-
-        assert_eq!((failure.stage, failure.why.as_str()), ("fails", "on purpose"));
-        assert_eq!(LATER_RUNS.load(Ordering::SeqCst), 0);
-    }
-
-    #[test]
-    fn a_run_without_failure_is_ok() {
-        assert!(run_all(&[PASSES, PASSES]).is_ok());
-    }
 }

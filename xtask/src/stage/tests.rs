@@ -47,6 +47,9 @@ const LONG: [(&str, &[&str]); 8] = [
     ("etcd", &[]),
 ];
 
+/// A test of such a program that takes minutes of one processor: it is run as a program of its own, so that it does not come last and alone.
+const APART: (&str, &[&str]) = ("server", &["schemathesis::"]);
+
 /// One program of tests.
 #[derive(Clone, Debug, PartialEq, Eq)]
 struct Suite {
@@ -55,10 +58,28 @@ struct Suite {
     package: PathBuf,
     /// Modules that are left out.
     skips: &'static [&'static str],
+    /// Modules that alone are run; none: the whole program is.
+    only: &'static [&'static str],
 }
 
 pub(crate) fn run() -> Result<(), String> {
-    run_all(build()?)
+    run_all(set_apart(build()?))
+}
+
+/// With the test that takes long on its own, after the programs that take longer.
+fn set_apart(mut suites: Vec<Suite>) -> Vec<Suite> {
+    const AFTER: &str = "cli";
+    let (program, modules) = APART;
+    if let Some(suite) = suites.iter_mut().find(|suite| suite.name() == program) {
+        let apart = Suite { only: modules, ..suite.clone() };
+        suite.skips = modules;
+        let place = suites
+            .iter()
+            .position(|suite| suite.name() == AFTER)
+            .map_or(suites.len(), |cli| cli + 1);
+        suites.insert(place, apart);
+    }
+    suites
 }
 
 /// Those that are soon over.
@@ -100,8 +121,8 @@ fn run_all(suites: Vec<Suite>) -> Result<(), String> {
 fn build() -> Result<Vec<Suite>, String> {
     let words = "test --workspace --all-features --tests --no-run";
     // Once for people, who see what is wrong; and once more, when there is nothing left to do, for the list.
-    process::run(&mut process::cargo(words))?;
-    let listed = process::cargo(words)
+    process::run(&mut process::linted_cargo(words)?)?;
+    let listed = process::linted_cargo(words)?
         .args(["--message-format", "json"])
         .stderr(Stdio::null())
         .output()
@@ -128,7 +149,7 @@ fn suite(line: &str) -> Option<Suite> {
         return None;
     }
     let package = text("manifest_path")?.parent().map(Path::to_owned)?;
-    Some(Suite { executable: text("executable")?, package, skips: &[] })
+    Some(Suite { executable: text("executable")?, package, skips: &[], only: &[] })
 }
 
 impl Suite {
@@ -143,13 +164,18 @@ impl Suite {
     fn run(&self) -> Result<(), String> {
         let started = Instant::now();
         let output = Command::new(&self.executable)
+            .args(self.only)
             .args(self.skips.iter().flat_map(|module| ["--skip", module]))
             .current_dir(&self.package)
             .env("CARGO_MANIFEST_DIR", &self.package)
             .env("RUST_TEST_THREADS", threads().to_string())
             .stdin(Stdio::null())
             .output();
-        let (name, seconds) = (self.name(), started.elapsed().as_secs());
+        let mut name = self.name();
+        for module in self.only {
+            name = format!("{name} {module}");
+        }
+        let seconds = started.elapsed().as_secs();
         let output = output.map_err(|error| format!("{name} cannot be started: {error}\n"))?;
         let said = String::from_utf8_lossy(&output.stdout);
         if output.status.success() {
@@ -209,6 +235,27 @@ mod listing {
         assert_eq!(suite(line), None);
         let line = r#"{"manifest_path":"/w/Cargo.toml","target":{"test":true},"profile":{"test":true},"executable":null,"fresh":true}"#;
         assert_eq!(suite(line), None);
+    }
+
+    #[test]
+    fn what_is_run_apart_is_run_once() {
+        let program = |name: &str| Suite {
+            executable: format!("/t/{name}-1").into(),
+            package: "/w".into(),
+            skips: &[],
+            only: &[],
+        };
+        let suites = set_apart(vec![program("server"), program("cli"), program("file")]);
+        let planned: Vec<_> = suites.iter().map(|suite| (suite.name(), suite.only, suite.skips)).collect();
+        let [none, apart]: [&[&str]; 2] = [&[], &["schemathesis::"]];
+        let expected = [
+            ("server".to_owned(), none, apart),
+            ("cli".to_owned(), none, none),
+            ("server".to_owned(), apart, none),
+            ("file".to_owned(), none, none),
+        ];
+        assert_eq!(planned, expected);
+        assert_eq!(set_apart(vec![program("cli")]).len(), 1);
     }
 
     #[test]

@@ -63,11 +63,12 @@ const MIGRATIONS: &[(i32, &str, &str)] = &[
     (37, "jobs are counted", include_str!("schema/0037_jobs_are_counted.sql")),
     (38, "counts name an event", include_str!("schema/0038_counts_name_an_event.sql")),
     (39, "many jobs on offer", include_str!("schema/0039_many_jobs_on_offer.sql")),
+    (40, "few jobs one by one", include_str!("schema/0040_few_jobs_one_by_one.sql")),
 ];
 /// Versions that older programs can use: each with the oldest of them. One that is not named here can be used by no program that is older than
 /// itself.
 const COMPATIBLE: &[(i32, i32)] =
-    &[(31, 30), (32, 30), (33, 30), (34, 30), (35, 30), (36, 30), (37, 30), (38, 30), (39, 30)];
+    &[(31, 30), (32, 30), (33, 30), (34, 30), (35, 30), (36, 30), (37, 30), (38, 30), (39, 30), (40, 30)];
 
 /// Where the schema is, and what a program may do about it.
 #[derive(Clone, Debug)]

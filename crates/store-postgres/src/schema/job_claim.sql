@@ -51,6 +51,9 @@ END $$;
 -- so that a claim does not read what the server has not cleared away yet. p_pushes: ahead of all that wait.
 --
 -- It is bounded by all that it returns (`job_carries`), measured job by job up to the first that has no room.
+--
+-- A claim of a few jobs from one queue in which no claim waits takes them one by one, each statement about one row: a plan for many costs
+-- several times as much to begin. Where that finds none, the rest of the function decides.
 CREATE OR REPLACE FUNCTION job_claim(
     p_namespace text, p_queues text[], p_weights integer[], p_turns bigint[], p_limit integer,
     p_hash uuid, p_owner text, p_ttl_ms bigint, p_lanes integer[], p_heads bigint[], p_sending uuid, p_pushes boolean
@@ -64,12 +67,14 @@ LANGUAGE plpgsql SECURITY DEFINER SET search_path FROM CURRENT AS $$
 DECLARE
     c_bytes_max CONSTANT bigint := 8388608; -- beyond the first job
     c_stride    CONSTANT bigint := 1048576;
+    c_few       CONSTANT integer := 8;
     v_again   boolean;    -- an earlier sending has claimed jobs
     v_now     bigint;
-    v_low     bigint := job_due_low(now_ms());
+    v_low     bigint;     -- as `job_due_low` has it
     v_back    bigint[];   -- by lane: those that came back are above this
     v_closed  bigint;
     v_longer  boolean;
+    v_limited boolean;
     v_longest bigint;     -- ttl of this namespace, where it is limited
     v_until   bigint;
     v_since   bigint;
@@ -100,9 +105,22 @@ DECLARE
     a_key     bigint[] := '{}';
     a_past    boolean[] := '{}';
     a_urgent  boolean[] := '{}';
+    -- Of a few jobs:
+    v_of_lane record;
+    v_ready   record;
+    v_limit   bigint;
+    v_carries bigint := 0;
+    v_count   integer;
+    v_full    boolean := false;
+    a_seq     bigint[] := '{}';
+    a_id      uuid[] := '{}';
+    a_token   bigint[] := '{}';
+    a_attempt bigint[] := '{}';
 BEGIN
     -- Before a token is given.
-    PERFORM notice_server();
+    IF current_setting('transaction_isolation') <> 'read committed' OR (SELECT timeline FROM store_state) IS DISTINCT FROM serving_timeline() THEN
+        PERFORM notice_server();
+    END IF;
     -- `store advance` is waited for before the clock is read: what it has closed is then seen to be closed. Its first table comes
     -- first here too, so that neither waits for the other in a circle.
     LOCK TABLE job_running IN ROW EXCLUSIVE MODE;
@@ -118,9 +136,14 @@ BEGIN
     END IF;
     v_now := now_ms();
     SELECT greatest(coalesce((SELECT c.until_ms FROM namespace_closed c WHERE c.namespace = p_namespace), o.closed_until_ms) - v_now, 0),
-        NOT EXISTS (SELECT FROM namespace_ttl t WHERE t.namespace = p_namespace AND t.ttl_ms >= p_ttl_ms)
-        INTO v_closed, v_longer FROM store_state o;
-    SELECT l.ttl_ms INTO v_longest FROM namespace_limits(p_namespace) AS l;
+        NOT EXISTS (SELECT FROM namespace_ttl t WHERE t.namespace = p_namespace AND t.ttl_ms >= p_ttl_ms),
+        EXISTS (SELECT FROM namespace_limit),
+        coalesce((SELECT t.low FROM tidied t WHERE t.part = 'due jobs' AND t.low < v_now AND t.at > clock_timestamp() - interval '1 minute'),
+            -9223372036854775808)
+        INTO v_closed, v_longer, v_limited, v_low FROM store_state o;
+    IF v_limited THEN
+        SELECT l.ttl_ms INTO v_longest FROM namespace_limits(p_namespace) AS l;
+    END IF;
     IF v_longer AND p_ttl_ms <= coalesce(v_longest, p_ttl_ms) THEN
         PERFORM namespace_note_ttl(p_namespace, p_ttl_ms);
     END IF;
@@ -170,6 +193,86 @@ BEGIN
     IF queue < 0 THEN
         RETURN NEXT;
         RETURN;
+    END IF;
+    IF p_limit BETWEEN 1 AND c_few AND cardinality(p_queues) = 1 AND p_sending IS NULL
+        AND NOT EXISTS (SELECT FROM job_waiter w WHERE w.namespace = p_namespace AND w.queue = p_queues[1]) THEN
+        FOR v_of_lane IN
+            SELECT l.lane, l.priority, coalesce((SELECT j.back_low FROM job_head j WHERE j.lane = l.lane), 0) AS back_low,
+                coalesce(p_heads[array_position(p_lanes, l.lane)], 0) AS head,
+                (SELECT true FROM job_scheduled s WHERE s.lane = l.lane AND s.due_ms > v_low AND s.due_ms <= v_now ORDER BY s.due_ms LIMIT 1) AS due
+            FROM job_queue q CROSS JOIN LATERAL (SELECT o.* FROM job_lane o WHERE o.queue = q.number OFFSET 0) l
+            WHERE q.namespace = p_namespace AND q.name = p_queues[1] AND q.mode <> 1
+            ORDER BY l.priority DESC
+        LOOP
+            IF v_of_lane.due THEN
+                v_woken := v_woken + job_wake(array[v_of_lane.lane], 1000);
+            END IF;
+            v_count := cardinality(a_id);
+            FOR v_ready IN
+                SELECT b.* FROM (
+                    SELECT r.ctid, r.arrival, r.bytes, r.past, r.urgent FROM job_ready r
+                    WHERE r.lane = v_of_lane.lane AND r.back AND r.arrival > v_of_lane.back_low AND r.arrival <= v_of_lane.head
+                    ORDER BY r.arrival LIMIT p_limit - v_count FOR UPDATE SKIP LOCKED) b
+                UNION ALL
+                SELECT n.* FROM (
+                    SELECT r.ctid, r.arrival, r.bytes, r.past, r.urgent FROM job_ready r
+                    WHERE r.lane = v_of_lane.lane AND r.arrival > v_of_lane.head
+                    ORDER BY r.arrival LIMIT p_limit - v_count FOR UPDATE SKIP LOCKED) n
+                LIMIT p_limit - v_count
+            LOOP
+                -- So few payloads alone have room.
+                IF v_ready.past OR v_carries > 0 THEN
+                    IF v_ready.past THEN
+                        v_carries := v_carries + job_carries(v_ready.arrival);
+                    END IF;
+                    v_full := cardinality(a_id) > 0 AND v_bytes + v_ready.bytes + v_carries > c_bytes_max;
+                    EXIT WHEN v_full;
+                END IF;
+                DELETE FROM job_ready r WHERE r.ctid = v_ready.ctid;
+                -- The job is ours: now the moment counts. In one statement, for each assignment costs something in every transaction.
+                SELECT b.id, b.token, 1, v_of_lane.lane, v_ready.arrival, v_of_lane.priority, b.kind, b.payload, 1,
+                    least(p_ttl_ms, coalesce(b.attempt_ms, p_ttl_ms)), b.terms, b.extra, v_ready.urgent, 0, 0,
+                    now_ms(), b.attempt_ms, v_bytes + v_ready.bytes, a_seq || nextval('event_seq'), a_id || b.id, a_token || b.token, a_attempt || 1::bigint
+                    INTO id, token, queue, lane, arrival, priority, kind, payload, attempt,
+                        remaining_ms, terms, extra, urgent, failures, crashes,
+                        v_now, v_limit, v_bytes, a_seq, a_id, a_token, a_attempt
+                    FROM (SELECT o.*, nextval('job_token') AS token, (o.terms->>'attempt_ms')::bigint AS attempt_ms
+                        FROM job_body o WHERE o.arrival = v_ready.arrival OFFSET 0) b;
+                IF v_ready.past THEN
+                    SELECT p.attempts + 1, p.failures, p.crashes INTO attempt, failures, crashes FROM (
+                        SELECT coalesce(max(o.attempts), 0) AS attempts, coalesce(max(o.failures), 0) AS failures,
+                            coalesce(max(o.crashes), 0) AS crashes FROM job_past o WHERE o.arrival = v_ready.arrival) p;
+                    checkpoint := (SELECT n.bytes FROM job_note n WHERE n.arrival = v_ready.arrival AND n.what = 0);
+                    effects := (SELECT jsonb_agg(e.effect) FROM job_effect e WHERE e.arrival = v_ready.arrival);
+                    a_attempt[cardinality(a_attempt)] := attempt;
+                ELSIF v_carries > 0 THEN
+                    checkpoint := NULL;
+                    effects := NULL;
+                END IF;
+                INSERT INTO job_running
+                    (id, arrival, lane, token, hash, owner, ttl_ms, since_ms, deadline_ms, limit_ms, plain, light)
+                    VALUES (id, arrival, lane, token, p_hash, p_owner, p_ttl_ms, v_now, v_now + remaining_ms, v_now + v_limit,
+                        extra->'undo_of' IS NULL, NOT v_ready.past AND (extra IS NULL OR NOT extra ?| array['unique', 'undo_of']));
+                RETURN NEXT;
+            END LOOP;
+            IF cardinality(a_id) > v_count THEN
+                INSERT INTO job_change (lane, was, becomes, count) VALUES (v_of_lane.lane, 0, 2, cardinality(a_id) - v_count);
+            END IF;
+            EXIT WHEN v_full OR cardinality(a_id) = p_limit;
+        END LOOP;
+        IF cardinality(a_id) > 0 THEN
+            INSERT INTO job_event (last_seq, at_ms, namespace, what, seqs, ids, names, tokens, attempts)
+                VALUES (a_seq[cardinality(a_seq)], v_now, p_namespace, 2, a_seq, a_id, array[p_owner], a_token,
+                    CASE WHEN 1 = ALL(a_attempt) THEN '{1}' ELSE a_attempt END);
+            IF v_woken > cardinality(a_id)
+                AND EXISTS (SELECT FROM job_waiter w WHERE w.namespace = p_namespace AND w.queue = p_queues[1]) THEN
+                id := NULL;
+                token := v_now;
+                queue := 2;
+                RETURN NEXT;
+            END IF;
+            RETURN;
+        END IF;
     END IF;
     SELECT array_agg(s.nth) FILTER (WHERE NOT s.behind), array_agg(s.lane) FILTER (WHERE NOT s.behind),
         array_agg(s.priority) FILTER (WHERE NOT s.behind), array_agg(s.head) FILTER (WHERE NOT s.behind),

@@ -4,6 +4,8 @@
 -- Each claim is found by its id, in a subquery of its own (`LATERAL … OFFSET 0`), and never by its hash, which all that were claimed
 -- together share (hence no `=`). Left to choose, the planner compares every claim with every one that is asked about, wherever it
 -- believes a table to be empty, because it was so at the last ANALYZE: with a thousand of each, a hundred times slower.
+--
+-- A few completions are carried out one by one, each statement about one row: a plan for many costs several times as much to begin.
 
 -- Renews claims that are live and have no request to end; returns the numbers (from 1) of those, and what remains; and under the number 0
 -- the moment, in place of what remains.
@@ -64,26 +66,85 @@ DECLARE
     v_late    boolean[];
     v_drop    boolean[];
     v_bare    boolean;
+    c_few     CONSTANT boolean := cardinality(p_ids) <= 8;
+    v_gone    record;
+    v_seqs    bigint[];
 BEGIN
-    PERFORM notice_server();
-    -- Taken in the order of the ids, as they are asked for. One that is renewed at this very moment is left to the rules.
-    WITH found AS MATERIALIZED (
-        SELECT s.result, o.tid, o.lane FROM unnest(p_ids, p_hashes, p_tokens, p_results) AS s(id, hash, token, result)
-        CROSS JOIN LATERAL (
-            SELECT r.ctid AS tid, r.lane FROM job_running r
-            WHERE r.id = s.id AND r.hash IS NOT DISTINCT FROM s.hash AND r.token = s.token AND r.plain
-            OFFSET 0) o
-    ), gone AS (
-        DELETE FROM job_running r USING found f
-            WHERE r.ctid = f.tid AND f.lane = ANY(array(
-                SELECT l.lane FROM (SELECT DISTINCT o.lane FROM found o OFFSET 0) d
-                JOIN job_lane l ON l.lane = d.lane JOIN job_queue q ON q.number = l.queue WHERE q.namespace = p_namespace))
-            RETURNING r.id, r.arrival, r.lane, r.token, r.hash, r.owner, r.since_ms, r.deadline_ms, r.light, f.result
-    )
-    SELECT array_agg(g.id), array_agg(g.arrival), array_agg(g.lane), array_agg(g.token), array_agg(g.hash), array_agg(g.owner),
-        array_agg(g.since_ms), array_agg(g.deadline_ms), min(g.deadline_ms), array_agg(g.light), array_agg(g.result)
-        INTO v_id, v_arrival, v_lane, v_token, v_hash, v_owner, v_since, v_until, v_first, v_light, v_result
-        FROM gone g;
+    IF current_setting('transaction_isolation') <> 'read committed' OR (SELECT timeline FROM store_state) IS DISTINCT FROM serving_timeline() THEN
+        PERFORM notice_server();
+    END IF;
+    -- Taken in the order of the ids, as they are asked for.
+    IF cardinality(p_ids) = 1 THEN
+        DELETE FROM job_running r WHERE r.id = p_ids[1] AND r.hash IS NOT DISTINCT FROM p_hashes[1] AND r.token = p_tokens[1] AND r.plain
+            AND EXISTS (SELECT FROM job_lane l JOIN job_queue q ON q.number = l.queue WHERE l.lane = r.lane AND q.namespace = p_namespace)
+            RETURNING r.id, r.arrival, r.lane, r.token, r.hash, r.owner, r.since_ms, r.deadline_ms, r.light, now_ms() AS now INTO v_gone;
+        IF found THEN
+            IF p_drops AND v_gone.light AND v_gone.deadline_ms > v_gone.now
+                AND NOT EXISTS (SELECT FROM job_past p WHERE p.arrival = v_gone.arrival)
+                AND NOT EXISTS (SELECT FROM job_note n WHERE n.arrival = v_gone.arrival)
+                AND NOT EXISTS (SELECT FROM job_effect e WHERE e.arrival = v_gone.arrival)
+                AND NOT EXISTS (SELECT FROM job_awaited a WHERE a.id = v_gone.id) THEN
+                -- As most are: nothing of it is kept, and no caller waits for its end.
+                DELETE FROM job_body b WHERE b.arrival = v_gone.arrival;
+                INSERT INTO job_dropped (at_ms, hash, tokens) VALUES (v_gone.now, v_gone.hash, array[v_gone.token]);
+                INSERT INTO job_change (lane, was, becomes, count) VALUES (v_gone.lane, 2, NULL, 1);
+                v_first := nextval('event_seq');
+                INSERT INTO job_event (last_seq, at_ms, namespace, what, seqs, ids, names, tokens)
+                    VALUES (v_first, v_gone.now, p_namespace, 3, array[v_first], array[v_gone.id], array[v_gone.owner], array[v_gone.token]);
+                late := false;
+                RETURN NEXT;
+                RETURN;
+            END IF;
+            v_id := array[v_gone.id];
+            v_arrival := array[v_gone.arrival];
+            v_lane := array[v_gone.lane];
+            v_token := array[v_gone.token];
+            v_hash := array[v_gone.hash];
+            v_owner := array[v_gone.owner];
+            v_since := array[v_gone.since_ms];
+            v_until := array[v_gone.deadline_ms];
+            v_first := v_gone.deadline_ms;
+            v_light := array[v_gone.light];
+            v_result := array[p_results[1]];
+        END IF;
+    ELSIF c_few THEN
+        FOR i IN 1 .. cardinality(p_ids) LOOP
+            DELETE FROM job_running r WHERE r.id = p_ids[i] AND r.hash IS NOT DISTINCT FROM p_hashes[i] AND r.token = p_tokens[i] AND r.plain
+                AND EXISTS (SELECT FROM job_lane l JOIN job_queue q ON q.number = l.queue WHERE l.lane = r.lane AND q.namespace = p_namespace)
+                RETURNING r.id, r.arrival, r.lane, r.token, r.hash, r.owner, r.since_ms, r.deadline_ms, r.light INTO v_gone;
+            CONTINUE WHEN NOT found;
+            v_id := v_id || v_gone.id;
+            v_arrival := v_arrival || v_gone.arrival;
+            v_lane := v_lane || v_gone.lane;
+            v_token := v_token || v_gone.token;
+            v_hash := v_hash || v_gone.hash;
+            v_owner := v_owner || v_gone.owner;
+            v_since := v_since || v_gone.since_ms;
+            v_until := v_until || v_gone.deadline_ms;
+            v_first := least(v_first, v_gone.deadline_ms);
+            v_light := v_light || v_gone.light;
+            v_result := v_result || p_results[i];
+        END LOOP;
+    ELSE
+        -- One that is renewed at this very moment is left to the rules.
+        WITH found AS MATERIALIZED (
+            SELECT s.result, o.tid, o.lane FROM unnest(p_ids, p_hashes, p_tokens, p_results) AS s(id, hash, token, result)
+            CROSS JOIN LATERAL (
+                SELECT r.ctid AS tid, r.lane FROM job_running r
+                WHERE r.id = s.id AND r.hash IS NOT DISTINCT FROM s.hash AND r.token = s.token AND r.plain
+                OFFSET 0) o
+        ), gone AS (
+            DELETE FROM job_running r USING found f
+                WHERE r.ctid = f.tid AND f.lane = ANY(array(
+                    SELECT l.lane FROM (SELECT DISTINCT o.lane FROM found o OFFSET 0) d
+                    JOIN job_lane l ON l.lane = d.lane JOIN job_queue q ON q.number = l.queue WHERE q.namespace = p_namespace))
+                RETURNING r.id, r.arrival, r.lane, r.token, r.hash, r.owner, r.since_ms, r.deadline_ms, r.light, f.result
+        )
+        SELECT array_agg(g.id), array_agg(g.arrival), array_agg(g.lane), array_agg(g.token), array_agg(g.hash), array_agg(g.owner),
+            array_agg(g.since_ms), array_agg(g.deadline_ms), min(g.deadline_ms), array_agg(g.light), array_agg(g.result)
+            INTO v_id, v_arrival, v_lane, v_token, v_hash, v_owner, v_since, v_until, v_first, v_light, v_result
+            FROM gone g;
+    END IF;
     IF v_id IS NOT NULL THEN
         -- They are ours: now the moment counts.
         v_now := now_ms();
@@ -105,7 +166,13 @@ BEGIN
                 AND NOT EXISTS (SELECT FROM job_awaited);
             IF v_bare AND v_first > v_now AND NOT false = ANY(v_light) THEN
                 v_drop := array_fill(true, array[cardinality(v_id)]);
-                DELETE FROM job_body b WHERE b.arrival = ANY(v_arrival);
+                IF c_few THEN
+                    FOR i IN 1 .. cardinality(v_id) LOOP
+                        DELETE FROM job_body b WHERE b.arrival = v_arrival[i];
+                    END LOOP;
+                ELSE
+                    DELETE FROM job_body b WHERE b.arrival = ANY(v_arrival);
+                END IF;
             ELSE
                 SELECT array_agg(g.light AND NOT g.late
                     AND (v_bare OR NOT EXISTS (SELECT FROM job_awaited a WHERE a.id = g.id)
@@ -117,9 +184,13 @@ BEGIN
                 DELETE FROM job_body b WHERE b.arrival = ANY(array(
                     SELECT g.arrival FROM unnest(v_arrival, v_drop) AS g(arrival, dropped) WHERE g.dropped));
             END IF;
-            INSERT INTO job_dropped (at_ms, hash, tokens)
-                SELECT v_now, g.hash, array_agg(g.token) FROM unnest(v_hash, v_token, v_drop) AS g(hash, token, dropped)
-                WHERE g.dropped GROUP BY g.hash;
+            IF true = ALL(v_drop) AND v_hash[1] = ALL(v_hash) THEN
+                INSERT INTO job_dropped (at_ms, hash, tokens) VALUES (v_now, v_hash[1], v_token);
+            ELSE
+                INSERT INTO job_dropped (at_ms, hash, tokens)
+                    SELECT v_now, g.hash, array_agg(g.token) FROM unnest(v_hash, v_token, v_drop) AS g(hash, token, dropped)
+                    WHERE g.dropped GROUP BY g.hash;
+            END IF;
         END IF;
         IF v_drop IS NULL OR false = ANY(v_drop) THEN
             INSERT INTO job_settled (arrival, lane, state, since_ms, keeps, token, hash, owner, began_ms, late, result)
@@ -129,8 +200,9 @@ BEGIN
                 WHERE g.dropped IS NOT TRUE
                 ORDER BY g.arrival;
         END IF;
-        IF cardinality(v_id) = 1 THEN
-            INSERT INTO job_change (lane, was, becomes, count) VALUES (v_lane[1], 2, CASE WHEN v_drop[1] THEN NULL ELSE 3 END, 1);
+        IF v_lane[1] = ALL(v_lane) AND (v_drop IS NULL OR v_drop[1] = ALL(v_drop)) THEN
+            INSERT INTO job_change (lane, was, becomes, count)
+                VALUES (v_lane[1], 2, CASE WHEN v_drop[1] THEN NULL ELSE 3 END, cardinality(v_id));
         ELSE
             INSERT INTO job_change (lane, was, becomes, count)
                 SELECT g.lane, 2, CASE WHEN g.dropped THEN NULL ELSE 3 END, count(*) FROM unnest(v_lane, v_drop) AS g(lane, dropped)
@@ -138,13 +210,22 @@ BEGIN
         END IF;
         -- As `next_event` has it: first the number of the transaction, then those of its events.
         PERFORM pg_current_xact_id();
+        IF c_few THEN
+            FOR i IN 1 .. cardinality(v_id) LOOP
+                v_seqs := v_seqs || nextval('event_seq');
+            END LOOP;
+        ELSE
+            SELECT array_agg(e) INTO v_seqs FROM (SELECT nextval('event_seq') AS e FROM generate_series(1, cardinality(v_id)) OFFSET 0) s;
+        END IF;
         INSERT INTO job_event (last_seq, at_ms, namespace, what, seqs, ids, names, tokens, flags)
-            SELECT max(e), v_now, p_namespace, 3, array_agg(e), v_id, job_same(v_owner), v_token,
-                CASE WHEN v_first <= v_now THEN v_late END
-            FROM (SELECT nextval('event_seq') AS e FROM generate_series(1, cardinality(v_id)) OFFSET 0) s;
-        PERFORM job_tell_end(v_id);
+            VALUES (v_seqs[cardinality(v_seqs)], v_now, p_namespace, 3, v_seqs, v_id, job_same(v_owner), v_token,
+                CASE WHEN v_first <= v_now THEN v_late END);
+        IF EXISTS (SELECT FROM job_awaited) THEN
+            PERFORM job_tell_end(v_id);
+        END IF;
         IF cardinality(v_id) = cardinality(p_ids) AND v_first > v_now THEN
-            RETURN QUERY SELECT NULL::uuid, false;
+            late := false;
+            RETURN NEXT;
             RETURN;
         END IF;
     END IF;

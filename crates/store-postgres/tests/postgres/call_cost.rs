@@ -511,6 +511,83 @@ fn what_is_asked_about_one_lease_reads_no_others() {
     assert!(dear.is_empty(), "{dear:#?}");
 }
 
+/// Claims and completes so many jobs in one call each.
+fn live_with(session: &Session, who: &str, most: u64) {
+    let lived = format!(
+        "WITH held AS MATERIALIZED (SELECT array_agg(id) AS ids, array_agg(token) AS tokens FROM {})
+         SELECT cardinality(ids) FROM held,
+             job_complete_batch('default', ids, array_fill(md5('{who}')::uuid, ARRAY[{most}]), tokens, NULL, true)",
+        claim(who, most, "NULL, NULL")
+    );
+    assert_eq!(session.value(&lived), most.to_string());
+}
+
+/// What a worker that runs one job at a time does again and again: counted, so that it does not grow.
+#[test]
+fn the_life_of_a_single_job_takes_few_statements_about_few_rows() {
+    let (_test_store, _, [producer, worker]) = with_sessions();
+    producer.value("SELECT count(enqueue_job('q', 'work', '1')) FROM generate_series(1, 9)");
+    for nth in 1..=3 {
+        live_with(&worker, &nth.to_string(), 1);
+    }
+    // A session keeps the plan of each statement of a function that it has come to.
+    let statements = worker.number(
+        "SELECT count(*) FROM pg_backend_memory_contexts WHERE name = 'CachedPlan' AND ident ~* '(select|insert|delete|update)\\s'",
+    );
+    assert!(statements <= 20, "{statements} statements for a claim and a completion");
+    let counts = || {
+        ["seq_tup_read", "idx_scan", "idx_tup_fetch", "n_tup_ins", "n_tup_upd", "n_tup_del"].map(|what| {
+            worker.number(&format!(
+                "SELECT sum({what}) FROM pg_stat_xact_user_tables WHERE schemaname = current_schema()"
+            ))
+        })
+    };
+    for (most, searches_max, inserted, deleted) in [(1, 22, 6, 3), (4, 38, 9, 12)] {
+        worker.value("BEGIN");
+        let before = counts();
+        live_with(&worker, &format!("{most} at once"), most);
+        let after = counts();
+        worker.value("COMMIT");
+        let [read_whole, searches, fetched, ins, upd, del] =
+            std::array::from_fn(|nth| after[nth] - before[nth]);
+        assert!(read_whole <= 3, "{most} at once: {read_whole} rows of tables that were read whole");
+        assert!(searches <= searches_max, "{most} at once: {searches} searches");
+        assert!(fetched <= 4 + 6 * most, "{most} at once: {fetched} rows");
+        assert_eq!([ins, upd, del], [inserted, 0, deleted], "{most} at once");
+    }
+}
+
+#[test]
+fn a_claim_of_a_few_jobs_is_bounded_by_all_that_they_carry() {
+    let (_test_store, _, [session]) = with_sessions();
+    session.value("SELECT count(enqueue_job('q', 'work', '1')) FROM generate_series(1, 3)");
+    session.value("SELECT enqueue_job('q', 'work', '2', priority => -1)");
+    for sql in [
+        "UPDATE job_ready SET past = true",
+        "INSERT INTO job_past (arrival, token, failures, crashes, attempts, undo, since_ms)
+         SELECT arrival, arrival, 1, 0, 2, 0, 0 FROM job_ready",
+        "INSERT INTO job_note (arrival, what, bytes) SELECT arrival, 0, convert_to(repeat('x', 3500000), 'UTF8') FROM job_ready",
+    ] {
+        session.value(sql);
+    }
+    let claimed = |who: &str| {
+        let sql = format!(
+            "SELECT string_agg(attempt || '/' || failures || '/' || octet_length(checkpoint) || '/' || priority, ' ' ORDER BY token) FROM {}",
+            claim(who, 4, "NULL, NULL")
+        );
+        session.value(&sql)
+    };
+    assert_eq!(
+        claimed("a"),
+        "3/1/3500000/0 3/1/3500000/0",
+        "a third has no room, nor has one of lesser priority"
+    );
+    let counted = "SELECT count FROM job_counts_now(NULL) WHERE state = 2";
+    assert_eq!(session.value(counted), "2");
+    assert_eq!(claimed("b"), "3/1/3500000/0 3/1/3500000/-1");
+    assert_eq!(session.value(counted), "4");
+}
+
 /// How often a table was searched by one of its indexes, how many rows came of it, and how many were read without one.
 struct IndexScans {
     searches: u64,

@@ -126,7 +126,8 @@ fn a_schema_of_an_earlier_version_gets_what_is_new() {
             "background work is elected",
             "jobs are counted",
             "counts name an event",
-            "many jobs on offer"
+            "many jobs on offer",
+            "few jobs one by one"
         ]
     );
     assert_same(&old, &new);

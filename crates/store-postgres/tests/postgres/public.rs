@@ -426,8 +426,8 @@ fn settings_are_read_by_their_new_names_alone() {
     let idle = "SHOW idle_in_transaction_session_timeout";
     assert_eq!(limit("fence_idle_ms = 7000", "fence_idle_limit()", idle), "5min");
     assert_eq!(limit("fence_idle_timeout_ms = 7000", "fence_idle_limit()", idle), "7s");
-    assert_eq!(limit("decision_idle_ms = 7", "job_idle_limit()", idle), "5s");
-    assert_eq!(limit("job_lock_idle_timeout_ms = 7", "job_idle_limit()", idle), "7ms");
+    assert_eq!(limit("decision_idle_ms = 7000", "job_idle_limit()", idle), "5s");
+    assert_eq!(limit("job_lock_idle_timeout_ms = 7000", "job_idle_limit()", idle), "7s");
     let bound = "SELECT job_producer_bound()";
     assert_eq!(limit("producer_wait_ms = 7", "1", bound), "2000");
     assert_eq!(limit("enqueue_wait_ms = 7", "1", bound), "7");

@@ -80,6 +80,7 @@ pub(crate) struct ServerInner {
     pub(crate) tracer: Tracer,
     pub(crate) tls: Option<Arc<Tls>>,
     pub(crate) grace: Duration,
+    pub(crate) batch_grace: Duration,
     pub(crate) hosts: Vec<String>,
     pub(crate) refusals: access::RefusalLog,
     pub(crate) readiness: http::Readiness,
@@ -97,6 +98,8 @@ pub struct ServerOptions {
     pub tls: Option<Arc<Tls>>,
     /// How long requests under way may take to end when it stops.
     pub grace: Duration,
+    /// How much longer than the first response took those to the other operations of a batch may take, on top of as long again.
+    pub batch_grace: Duration,
     /// Where spans go; `None`: none are made.
     pub traces: Option<Receiver>,
     /// Names under which a server that asks for no access token may be reached, besides addresses and `localhost`.
@@ -113,6 +116,7 @@ impl Default for ServerOptions {
             limits: ServerLimits::default(),
             tls: None,
             grace: Duration::from_secs(10),
+            batch_grace: Duration::from_millis(50),
             traces: None,
             allowed_hosts: Vec::new(),
             event_log: None,
@@ -147,6 +151,7 @@ impl Server {
             tracer: options.traces.map(Tracer::start).unwrap_or_default(),
             tls: options.tls,
             grace: options.grace,
+            batch_grace: options.batch_grace,
             hosts: options.allowed_hosts,
             refusals: access::RefusalLog::default(),
             readiness: http::Readiness::default(),

@@ -32,7 +32,16 @@ impl Settings {
             .collect();
         let event_log = self.event_log().map_err(fault)?;
         let (limits, dashboard) = (self.limits.clone(), self.dashboard.enabled);
-        Ok(ServerOptions { limits, tls, grace, traces, allowed_hosts, event_log, dashboard })
+        Ok(ServerOptions {
+            limits,
+            tls,
+            grace,
+            traces,
+            allowed_hosts,
+            event_log,
+            dashboard,
+            ..ServerOptions::default()
+        })
     }
 
     /// The event log, if there is to be one.

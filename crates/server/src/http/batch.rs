@@ -22,9 +22,6 @@ use futures_util::stream::FuturesUnordered;
 use super::dispatch::{Endpoint, HandlerResult, PendingOperation, RequestContext, without_paths};
 use crate::observe::Stopwatch;
 
-/// How much longer than the first answer took the others may take, on top of as long again.
-const GRACE: Duration = Duration::from_millis(50);
-
 type Endpoints = HashMap<&'static str, Endpoint>;
 /// What came of the operation at a place.
 type Outcome = (usize, HandlerResult<Vec<u8>>);
@@ -56,7 +53,7 @@ pub(super) async fn perform(
         read.extend(pending);
         outcomes.push(outcome);
     }
-    carry_out(read, &mut outcomes).await;
+    carry_out(read, asked.server.batch_grace, &mut outcomes).await;
     let results = names.into_iter().zip(outcomes).map(|(operation, outcome)| {
         let (ok, error) = match outcome.unwrap_or_else(|| Err(too_slow())).and_then(text) {
             Ok(response) => (Some(response), None),
@@ -81,14 +78,18 @@ fn operation_of(
 }
 
 /// Carries out what was read, and notes what came of it; nothing, where it took too long.
-async fn carry_out(read: Vec<ReadOperation>, outcomes: &mut [Option<HandlerResult<Vec<u8>>>]) {
+async fn carry_out(
+    read: Vec<ReadOperation>,
+    grace: Duration,
+    outcomes: &mut [Option<HandlerResult<Vec<u8>>>],
+) {
     let watch = Stopwatch::start();
     let mut batch = RunningBatch { sequences: sequences(read), under_way: FuturesUnordered::new(), outcomes };
     for sequence in 0..batch.sequences.len() {
         batch.begin_next(sequence);
     }
     if batch.note_next().await {
-        let grace = Duration::from_micros(watch.us()) + GRACE;
+        let grace = Duration::from_micros(watch.us()) + grace;
         let the_others = async { while batch.note_next().await {} };
         if tokio::time::timeout(grace, the_others).await.is_err() {
             // Dropped, a grant would be given back, and who asks again would be refused.

@@ -200,13 +200,11 @@ fn a_schema_of_a_newer_program_is_used_by_those_that_it_names_as_compatible() {
 #[test]
 fn what_is_held_is_finished_in_a_schema_that_became_too_new() {
     let (admin, schema) = (crate::cluster().admin(), fresh_schema());
-    let store = open(&schema);
+    let store = open_with(&schema, |url| url.application_name = Some(schema.clone()));
     let held = store.take(lease_request("k", 1, "A"));
     make_too_new(&schema);
-    // It must connect anew.
-    let sessions =
-        format!("application_name = 'fencehold' AND query LIKE '%{schema}%' AND pid <> pg_backend_pid()");
-    admin.end_sessions(&sessions);
+    // It must connect anew, also where it was just connecting.
+    admin.end_sessions(&format!("application_name = '{schema}'"));
     store.renew_one(&held).unwrap();
     let why = unusable(block_on(store.acquire(&call(), lease_request("l", 2, "A"))));
     assert!(why.contains("update this one"), "it began something new: {why}");

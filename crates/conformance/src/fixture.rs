@@ -2,7 +2,6 @@
 
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, mpsc};
-use std::thread;
 
 use fencehold_contract::metrics::Counter;
 use fencehold_contract::{
@@ -17,12 +16,12 @@ use fencehold_core::limits::{EVENTS_KEPT, STATS_MS_MAX, STATS_STEP_MS_MIN, WAIT_
 use fencehold_core::{
     BlockedAction, Event, EventData, HoldId, Key, Namespace, Owner, Reason, Refusal, Task, Token,
 };
-use fencehold_test_store::{TestCapability, TestStore, drive};
+use fencehold_test_store::{TestCapability, TestStore, drive, pause};
 
 use super::concurrent::{ANSWER_WITHIN, PendingCall};
 
-/// How often a state that must come is looked for. Every look is a round trip, in which others get their turn.
-const LOOKS_MAX: usize = 200_000;
+/// How often a state that must come is looked for, with a pause between two looks.
+const LOOKS_MAX: usize = 60_000;
 
 /// An arena, seen from one namespace.
 pub(super) struct Fixture {
@@ -463,7 +462,7 @@ pub(super) fn until(what: &str, so: impl Fn() -> bool) {
         if so() {
             return;
         }
-        thread::yield_now();
+        pause();
     }
     panic!("it never came to this: {what}");
 }

@@ -9,6 +9,7 @@ use std::sync::{Arc, Mutex, mpsc};
 use std::thread;
 
 use fencehold_contract::{EtcdUrl, StoreUrl};
+use fencehold_test_store::pause;
 
 use crate::{certificate, locked, scratch, until};
 
@@ -200,7 +201,7 @@ impl SingleMember {
             .spawn()
             .unwrap();
         while std::net::TcpStream::connect(("127.0.0.1", port)).is_err() {
-            thread::yield_now();
+            pause();
         }
         SingleMember { port, process, _directory: directory }
     }

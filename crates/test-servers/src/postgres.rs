@@ -9,6 +9,7 @@ use std::sync::{Arc, Mutex, MutexGuard, OnceLock, mpsc};
 use std::thread;
 
 use fencehold_contract::{PostgresUrl, StoreUrl};
+use fencehold_test_store::pause;
 use tokio_postgres::{Client, NoTls, SimpleQueryMessage};
 
 use crate::{locked, scratch};
@@ -83,7 +84,7 @@ impl PostgresServer {
             let running = locked(&self.process).as_mut().unwrap().try_wait().unwrap().is_none();
             let log = || std::fs::read_to_string(self.directory.path().join("log")).unwrap_or_default();
             assert!(running, "the server did not start: {}", log());
-            thread::yield_now();
+            pause();
         }
         panic!("the server does not answer");
     }
@@ -205,7 +206,7 @@ impl Admin {
         self.run(&format!("SELECT pg_terminate_backend(pid) FROM unnest('{pids}'::int[]) AS pid"));
         let left = format!("SELECT count(*) FROM pg_stat_activity WHERE pid = ANY('{pids}'::int[])");
         while self.value(&left) != "0" {
-            thread::yield_now();
+            pause();
         }
     }
 

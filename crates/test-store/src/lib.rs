@@ -8,6 +8,7 @@ use std::pin::{Pin, pin};
 use std::sync::{Arc, Mutex, PoisonError};
 use std::task::{Context, Poll, Wake, Waker};
 use std::thread::{self, Thread};
+use std::time::Duration;
 
 pub use caller::TestCaller;
 use fencehold_contract::clock::{Clock, ManualClock};
@@ -263,6 +264,13 @@ impl Wake for Unpark {
     fn wake(self: Arc<Self>) {
         self.0.unpark();
     }
+}
+
+/// Between two looks at a state that must come. Nothing is ordered by it: without a pause a test that looks takes a processor away
+/// from what it waits for.
+#[expect(clippy::disallowed_methods, reason = "it looks again whatever the time is")]
+pub fn pause() {
+    thread::sleep(Duration::from_millis(1));
 }
 
 /// Drives a future to its end on this thread.

@@ -10,7 +10,7 @@ use fencehold_core::{HoldId, Refusal, Token};
 use fencehold_store_etcd::{EtcdRequest, EtcdStore};
 use fencehold_test_servers::calls::{OneByOne as _, key, lease_request};
 use fencehold_test_servers::etcd::fresh_prefix;
-use fencehold_test_store::block_on;
+use fencehold_test_store::{block_on, pause};
 
 use crate::call;
 use crate::clock::MovedClock;
@@ -146,7 +146,7 @@ impl TestClient {
         let before = self.view(&name).waiter_count;
         let waiting = self.start_acquire(request);
         while self.view(&name).waiter_count == before {
-            thread::yield_now();
+            pause();
         }
         waiting
     }

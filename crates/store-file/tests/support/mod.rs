@@ -13,6 +13,7 @@ use fencehold_store_file::FileStore;
 use fencehold_test_servers::calls::{OneByOne as _, hold_id, lease_request};
 pub use fencehold_test_servers::calls::{key, owner};
 pub use fencehold_test_store::block_on;
+use fencehold_test_store::pause;
 
 pub const TTL_MS: u64 = 5_000;
 
@@ -82,7 +83,7 @@ impl Fixture {
     fn await_file(&self, name: &str) {
         let file = self.path().join("gates").join(name);
         while !file.exists() {
-            std::thread::yield_now();
+            pause();
         }
     }
 
@@ -132,6 +133,6 @@ pub fn remaining_ms(store: &FileStore, name: &str) -> u64 {
 /// Returns when one stands in line for a key.
 pub fn until_waiting(store: &FileStore, name: &str) {
     while view(store, name).waiter_count == 0 {
-        std::thread::yield_now();
+        pause();
     }
 }

@@ -6,7 +6,7 @@ use fencehold_core::Refusal;
 use fencehold_core::lease::LeaseOutcome;
 use fencehold_store_object::ResponseFate;
 use fencehold_test_servers::calls::UnreadCall;
-use fencehold_test_store::block_on;
+use fencehold_test_store::{block_on, pause};
 
 use crate::TTL_MS;
 use crate::fixture::{Fixture, TestHolder};
@@ -215,7 +215,7 @@ fn a_write_that_may_still_arrive_is_never_taken_for_lost() {
             second.arrived();
             first.go();
             while b.look("k").is_none() {
-                std::thread::yield_now();
+                pause();
             }
             second.go();
             taking.join().unwrap()

@@ -9,7 +9,7 @@ use fencehold_contract::clock::{Clock as _, SystemClock};
 use fencehold_contract::{AcquireLeaseRequest, CallContext, HoldRef, LeaseStore as _};
 use fencehold_core::{HoldId, Namespace};
 use fencehold_test_servers::calls::{key, owner};
-use fencehold_test_store::block_on;
+use fencehold_test_store::{block_on, pause};
 
 use crate::cluster::{Durable, PostgresServer};
 use crate::open_url;
@@ -85,7 +85,7 @@ fn contending_holders_survive_ended_backends_and_restarts() {
         let wait_for_turns = || {
             let target = ward.turns.load(Ordering::SeqCst) + TURNS;
             while ward.turns.load(Ordering::SeqCst) < target {
-                thread::yield_now();
+                pause();
             }
         };
         for round in 0..ROUNDS {

@@ -3,6 +3,7 @@
 
 use std::thread::{self, JoinHandle};
 
+use fencehold_test_store::pause;
 use serde_json::Value;
 
 use crate::cluster::Admin;
@@ -159,11 +160,13 @@ fn is_so(sql: &str) -> bool {
     crate::cluster().shared().value(sql) == "t"
 }
 
-/// Looks until something is so. Each look is a round trip, in which others get their turn.
+/// Looks until something is so. Each look is a round trip, and there is a pause between two of them.
 pub(crate) fn until(what: &str, mut is_so: impl FnMut() -> bool) {
     let seen = (0..LOOKS_MAX).any(|_| {
-        thread::yield_now();
-        is_so()
+        is_so() || {
+            pause();
+            false
+        }
     });
     assert!(seen, "never: {what}");
 }

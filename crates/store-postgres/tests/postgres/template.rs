@@ -9,7 +9,7 @@ use std::thread;
 use fencehold_contract::{CallContext, LeaseStore as _};
 use fencehold_core::Namespace;
 use fencehold_store_postgres::PostgresStore;
-use fencehold_test_store::block_on;
+use fencehold_test_store::{block_on, pause};
 
 use crate::clock::MovedClock;
 use crate::cluster::fresh_schema;
@@ -160,8 +160,10 @@ fn spare() -> MutexGuard<'static, Vec<String>> {
 fn until_unused(name: &str) {
     let connected = format!("SELECT count(*) FROM pg_stat_activity WHERE datname = '{name}'");
     let unused = (0..LOOKS_MAX).any(|_| {
-        thread::yield_now();
-        crate::cluster().shared().value(&connected) == "0"
+        crate::cluster().shared().value(&connected) == "0" || {
+            pause();
+            false
+        }
     });
     assert!(unused, "{name} is in use");
 }

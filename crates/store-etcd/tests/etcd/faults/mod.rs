@@ -13,7 +13,7 @@ use fencehold_contract::{AcquireLeaseRequest, HoldRef, LeaseStore, StoreError};
 use fencehold_core::{HoldId, Key};
 use fencehold_store_etcd::{EtcdRequest, EtcdStore};
 use fencehold_test_servers::etcd::{EtcdCluster, MEMBERS};
-use fencehold_test_store::block_on;
+use fencehold_test_store::{block_on, pause};
 use holders::{CONTENDERS, hold_on_and_off};
 use register::Register;
 use rustix::process::Signal;
@@ -190,7 +190,7 @@ fn leader(cluster: &EtcdCluster) -> usize {
         if let Some(leader) = cluster.leader() {
             return leader;
         }
-        thread::yield_now();
+        pause();
     }
 }
 

@@ -22,8 +22,9 @@ use fencehold_core::limits::EVENTS_KEPT;
 use fencehold_core::{EventData, Key, Namespace, Task, Token};
 use fencehold_engine::MemoryStore;
 use fencehold_test_servers::calls::waker;
-use fencehold_test_store::{TestStore as _, block_on};
+use fencehold_test_store::{TestStore as _, block_on, pause};
 
+use crate::session::until;
 use crate::template::START_MS;
 use crate::test_store::PostgresTestStore;
 
@@ -123,7 +124,7 @@ impl StorePair {
         let schema = self.test_store.schema;
         // Those who have just left the line are out of it before it is cleared away under them.
         let waiters = format!("SELECT count(*) FROM {schema}.lease_waiter");
-        assert!((0..LOOKS_MAX).any(|_| self.test_store.admin(&waiters)[0][0].as_deref() == Some("0")));
+        until("no one stands in line", || self.test_store.admin(&waiters)[0][0].as_deref() == Some("0"));
         self.test_store.admin(&format!(
             "DELETE FROM {schema}.lease_key; DELETE FROM {schema}.lease_hold; DELETE FROM {schema}.lease_ending;
              DELETE FROM {schema}.event; DELETE FROM {schema}.namespace; DELETE FROM {schema}.namespace_ttl;
@@ -223,7 +224,12 @@ impl StorePair {
         let spaces = if self.used.iter().any(|used| used.space == 1) { 2 } else { 1 };
         for space in 0..spaces {
             let memory = views(&*self.memory, space);
-            let same = (0..LOOKS_MAX).any(|_| views(&*self.postgres, space) == memory);
+            let same = (0..LOOKS_MAX).any(|_| {
+                views(&*self.postgres, space) == memory || {
+                    pause();
+                    false
+                }
+            });
             if !same {
                 let postgres = views(&*self.postgres, space);
                 let story = self.story.join("\n");

@@ -232,19 +232,20 @@ BEGIN
                 -- The job is ours: now the moment counts. In one statement, for each assignment costs something in every transaction.
                 SELECT b.id, b.token, 1, v_of_lane.lane, v_ready.arrival, v_of_lane.priority, b.kind, b.payload, 1,
                     least(p_ttl_ms, coalesce(b.attempt_ms, p_ttl_ms)), b.terms, b.extra, v_ready.urgent, 0, 0,
-                    now_ms(), b.attempt_ms, v_bytes + v_ready.bytes, a_seq || nextval('event_seq'), a_id || b.id, a_token || b.token, a_attempt || 1::bigint
+                    now_ms(), b.attempt_ms
                     INTO id, token, queue, lane, arrival, priority, kind, payload, attempt,
                         remaining_ms, terms, extra, urgent, failures, crashes,
-                        v_now, v_limit, v_bytes, a_seq, a_id, a_token, a_attempt
+                        v_now, v_limit
                     FROM (SELECT o.*, nextval('job_token') AS token, (o.terms->>'attempt_ms')::bigint AS attempt_ms
                         FROM job_body o WHERE o.arrival = v_ready.arrival OFFSET 0) b;
+                -- As a statement for many passes over what has no body.
+                CONTINUE WHEN NOT found;
                 IF v_ready.past THEN
                     SELECT p.attempts + 1, p.failures, p.crashes INTO attempt, failures, crashes FROM (
                         SELECT coalesce(max(o.attempts), 0) AS attempts, coalesce(max(o.failures), 0) AS failures,
                             coalesce(max(o.crashes), 0) AS crashes FROM job_past o WHERE o.arrival = v_ready.arrival) p;
                     checkpoint := (SELECT n.bytes FROM job_note n WHERE n.arrival = v_ready.arrival AND n.what = 0);
                     effects := (SELECT jsonb_agg(e.effect) FROM job_effect e WHERE e.arrival = v_ready.arrival);
-                    a_attempt[cardinality(a_attempt)] := attempt;
                 ELSIF v_carries > 0 THEN
                     checkpoint := NULL;
                     effects := NULL;
@@ -252,7 +253,9 @@ BEGIN
                 INSERT INTO job_running
                     (id, arrival, lane, token, hash, owner, ttl_ms, since_ms, deadline_ms, limit_ms, plain, light)
                     VALUES (id, arrival, lane, token, p_hash, p_owner, p_ttl_ms, v_now, v_now + remaining_ms, v_now + v_limit,
-                        extra->'undo_of' IS NULL, NOT v_ready.past AND (extra IS NULL OR NOT extra ?| array['unique', 'undo_of']));
+                        extra->'undo_of' IS NULL, NOT v_ready.past AND (extra IS NULL OR NOT extra ?| array['unique', 'undo_of']))
+                    RETURNING v_bytes + v_ready.bytes, a_seq || nextval('event_seq'), a_id || id, a_token || token, a_attempt || attempt
+                        INTO v_bytes, a_seq, a_id, a_token, a_attempt;
                 RETURN NEXT;
             END LOOP;
             IF cardinality(a_id) > v_count THEN

@@ -90,7 +90,8 @@ fn apt_get(args: &[&str]) -> Result<(), String> {
     if !is_on_path("apt-get") {
         return Err("this system has no apt-get".to_owned());
     }
-    let apt_get = ["env", "DEBIAN_FRONTEND=noninteractive", "apt-get"];
+    // Another installation, as those that a system makes by itself, is waited for.
+    let apt_get = ["env", "DEBIAN_FRONTEND=noninteractive", "apt-get", "-o", "DPkg::Lock::Timeout=300"];
     let mut command = if is_root() {
         Command::new(apt_get[0])
     } else if is_on_path("sudo") {

@@ -526,7 +526,9 @@ fn live_with(session: &Session, who: &str, most: u64) {
 #[test]
 fn the_life_of_a_single_job_takes_few_statements_about_few_rows() {
     let (_test_store, _, [producer, worker]) = with_sessions();
-    producer.value("SELECT count(enqueue_job('q', 'work', '1')) FROM generate_series(1, 9)");
+    producer.value("SELECT count(enqueue_job('q', 'work', '1')) FROM generate_series(1, 10)");
+    // The first one of all notes the server and the longest ttl.
+    live_with(&producer, "first", 1);
     for nth in 1..=3 {
         live_with(&worker, &nth.to_string(), 1);
     }
@@ -537,8 +539,10 @@ fn the_life_of_a_single_job_takes_few_statements_about_few_rows() {
     assert!(statements <= 20, "{statements} statements for a claim and a completion");
     let counts = || {
         ["seq_tup_read", "idx_scan", "idx_tup_fetch", "n_tup_ins", "n_tup_upd", "n_tup_del"].map(|what| {
+            // Without the clock of the tests.
             worker.number(&format!(
-                "SELECT sum({what}) FROM pg_stat_xact_user_tables WHERE schemaname = current_schema()"
+                "SELECT sum({what}) FROM pg_stat_xact_user_tables
+                 WHERE schemaname = current_schema() AND relname <> 'test_clock'"
             ))
         })
     };

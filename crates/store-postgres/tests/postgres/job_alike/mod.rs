@@ -69,7 +69,7 @@ impl JobStorePair {
         for step in 1..=COMMANDS {
             let command = Command::draw(&mut choices, &mut known);
             if let Command::Pass(ms) = command {
-                self.pass(ms);
+                self.pass(ms, &call);
             } else {
                 self.both(&command, &call, &mut known, number, step);
             }
@@ -88,7 +88,7 @@ impl JobStorePair {
     }
 
     /// Lets time pass at both, and returns when what ran out by it is on record at both.
-    fn pass(&self, ms: u64) {
+    fn pass(&self, ms: u64, call: &CallContext) {
         self.clock.advance_ms(ms);
         self.test_store.pass(ms);
         let sql = format!(
@@ -96,6 +96,8 @@ impl JobStorePair {
             self.test_store.schema
         );
         until("claims that ran out are swept", || self.test_store.value(&sql) == "0");
+        let noted = ended_attempts(&*self.postgres, call);
+        until("`memory:` has noted them, too", || ended_attempts(&self.memory, call) >= noted);
     }
 
     fn compare(&self, call: &CallContext, known: &KnownIds, number: u64) {
@@ -150,6 +152,12 @@ async fn all_findings(store: &dyn JobStore, call: &CallContext) -> Vec<fencehold
         }
         request = ListEffectsRequest { cursor: page.next_cursor, limit: 1_000 };
     }
+}
+
+fn ended_attempts(store: &dyn LeaseStore, call: &CallContext) -> usize {
+    let ended = |(_, data): &(u64, EventData)| matches!(data, EventData::JobAttemptEnded { .. });
+    let stories = stories(store, call).into_values();
+    stories.map(|story| story.iter().filter(|event| ended(event)).count()).sum()
 }
 
 /// What is on record about each job, oldest first. In which order things happened to different jobs of one call does not matter.

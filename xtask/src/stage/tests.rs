@@ -163,7 +163,10 @@ impl Suite {
     /// short: logs are read from their end.
     fn run(&self) -> Result<(), String> {
         let started = Instant::now();
-        let output = Command::new(&self.executable)
+        // A shell that starts something in the background has it ignore SIGINT, which tests send to their programs.
+        let output = Command::new("env")
+            .arg("--default-signal")
+            .arg(&self.executable)
             .args(self.only)
             .args(self.skips.iter().flat_map(|module| ["--skip", module]))
             .current_dir(&self.package)

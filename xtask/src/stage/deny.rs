@@ -19,8 +19,8 @@ pub(crate) fn run() -> Result<(), String> {
         println!("advisories are not checked: {DATABASE} names no folder of their databases");
         workspace::root().join("deny.toml")
     };
-    let mut deny = process::cargo("deny --workspace check --config");
-    deny.arg(config).args(["bans", "licenses", "sources"]);
+    let mut deny = process::cargo("deny --workspace --config");
+    deny.arg(config).args(["check", "bans", "licenses", "sources"]);
     if database.is_some() {
         deny.args(["advisories", "--disable-fetch"]);
     }
